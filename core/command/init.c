@@ -1,0 +1,151 @@
+/* init.c - posthouse init: a state folder that serve can start from */
+#include "command/command.h"
+
+#include "identity/local-ca.h"
+#include "management/settings-sync.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glib/gstdio.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* What posthouse.conf can be made with. */
+static const struct {
+    const char *option;
+    const char *key;
+} option_rows[] = {
+    {"--run-as", "run_as"},
+    {"--database", "database"},
+    {"--port-base", "port_base"},
+    {"--allowed-ports", "allowed_ports"},
+    {"--control-socket", "control_socket"},
+    {"--node-name", "node_name"},
+};
+
+static const char *const folders[] = {"run", "spool", "sites", "tls", "log", "backup"};
+
+static bool
+parse_options(int argc, char **argv, GString *text)
+{
+    for (int i = 0; i < argc;) {
+        const char *value = NULL;
+        for (size_t k = 0; k < G_N_ELEMENTS(option_rows) && value == NULL; k++) {
+            value = ph_command_option(option_rows[k].option, argc, argv, &i);
+            if (value != NULL)
+                g_string_append_printf(text, "%s = %s\n", option_rows[k].key, value);
+        }
+        if (value == NULL) {
+            fprintf(stderr, "posthouse init: \"%s\" is not known, or lacks its value\n", argv[i]);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Writes the file once: it is the administrator's afterwards. */
+static bool
+write_config(const char *path, const char *text, GError **error)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd < 0) {
+        g_set_error(error, PH_ERROR, PH_ERROR_DENIED, "make \"%s\": %s", path, g_strerror(errno));
+        return false;
+    }
+    bool good = write(fd, text, strlen(text)) == (ssize_t)strlen(text) && fsync(fd) == 0;
+    close(fd);
+    if (!good)
+        g_set_error(error, PH_ERROR, PH_ERROR_TEMPORARY, "write \"%s\": %s", path, g_strerror(errno));
+    return good;
+}
+
+static bool
+give_away(const char *path, unsigned uid, unsigned gid, GError **error)
+{
+    if (geteuid() != 0 || lchown(path, uid, gid) == 0)
+        return true;
+    g_set_error(error, PH_ERROR, PH_ERROR_DENIED, "give \"%s\" to its user: %s", path,
+        g_strerror(errno));
+    return false;
+}
+
+static bool
+make_folders(const PhConfig *config, unsigned uid, unsigned gid, GError **error)
+{
+    if (!give_away(config->state, uid, gid, error))
+        return false;
+    for (size_t i = 0; i < G_N_ELEMENTS(folders); i++) {
+        g_autofree char *path = ph_config_file(config, folders[i]);
+        if (g_mkdir_with_parents(path, 0700) != 0) {
+            g_set_error(
+                error, PH_ERROR, PH_ERROR_DENIED, "make \"%s\": %s", path, g_strerror(errno));
+            return false;
+        }
+        if (!give_away(path, uid, gid, error))
+            return false;
+    }
+    return true;
+}
+
+static bool
+make_secrets(const PhConfig *config, unsigned uid, unsigned gid, GError **error)
+{
+    static const char *const made[] = {
+        "secret.key", "tls/ca.pem", "tls/ca.key", "tls/cert.pem", "tls/key.pem"};
+    g_autofree char *tls = ph_config_file(config, "tls");
+    if (!ph_settings_sync_init(config->state, error) ||
+        !ph_local_ca_ensure(tls, g_get_host_name(), error))
+        return false;
+    for (size_t i = 0; i < G_N_ELEMENTS(made); i++) {
+        g_autofree char *path = ph_config_file(config, made[i]);
+        if (!give_away(path, uid, gid, error))
+            return false;
+    }
+    return true;
+}
+
+static bool
+init_state(const char *state, const char *text, bool *is_new_out, GError **error)
+{
+    unsigned uid;
+    unsigned gid;
+    g_autofree char *path = g_build_filename(state, "posthouse.conf", NULL);
+    if (g_mkdir_with_parents(state, 0711) != 0) {
+        g_set_error(error, PH_ERROR, PH_ERROR_DENIED, "make \"%s\": %s", state, g_strerror(errno));
+        return false;
+    }
+    *is_new_out = !g_file_test(path, G_FILE_TEST_EXISTS);
+    if (*is_new_out && !write_config(path, text, error))
+        return false;
+    g_autoptr(PhConfig) config = ph_config_load(NULL, state, error);
+    if (config == NULL || !ph_config_user(config, &uid, &gid, error)) {
+        if (*is_new_out)
+            g_unlink(path);
+        return false;
+    }
+    return make_folders(config, uid, gid, error) && make_secrets(config, uid, gid, error);
+}
+
+int
+ph_command_init(const PhCommonOptions *options, int argc, char **argv)
+{
+    g_autoptr(GString) text = g_string_new("# What Posthouse needs to start. All other settings are in the "
+                                           "database: posthouse config list\n");
+    g_autofree char *state = g_strdup(options->state != NULL ? options->state : PH_STATE_DIR);
+    g_string_append_printf(text, "state = %s\n", state);
+    if (!parse_options(argc, argv, text))
+        return 2;
+    g_autoptr(GError) error = NULL;
+    bool is_new;
+    if (!init_state(state, text->str, &is_new, &error)) {
+        fprintf(stderr, "posthouse init: %s\n", error->message);
+        return 1;
+    }
+    printf(is_new ? "\"%s\" is ready; start it with: posthouse serve --state %s\n"
+                  : "\"%s\" is there already; start it with: posthouse serve --state %s\n",
+        state, state);
+    return 0;
+}

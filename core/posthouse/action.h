@@ -1,0 +1,74 @@
+/* action.h - what management can do, as rows
+ *
+ * Shape:    an action has a name of two words ("domain.add"), arguments with types, a role that may call it, and a function.
+ *           Arguments are checked against their rows before the function runs. The answer is a set of fields, and for
+ *           lists a sequence of items with fields. Console, CLI and scripts call the same rows; what changes something is
+ *           written to the audit log by the dispatcher.
+ * Threads:  functions run in a job of the console's lane.
+ * Errors:   of the function; SYNTAX of the dispatcher names the argument.
+ */
+#pragma once
+
+#include "posthouse/base.h"
+
+typedef enum PhRole {
+    PH_ROLE_USER,     /* an account, about itself */
+    PH_ROLE_TENANT,   /* a tenant's administrator */
+    PH_ROLE_OPERATOR, /* the whole installation */
+} PhRole;
+
+typedef enum PhArgumentType {
+    PH_ARGUMENT_TEXT,
+    PH_ARGUMENT_INT,
+    PH_ARGUMENT_BOOL,
+    PH_ARGUMENT_SECRET, /* never shown, logged or written to the audit log */
+} PhArgumentType;
+
+enum {
+    PH_ARGUMENT_REQUIRED = 1 << 0,
+    PH_ARGUMENT_POSITIONAL = 1 << 1, /* the CLI takes it without its name, in the order of the rows */
+};
+
+typedef struct PhArgumentRow {
+    const char *name; /* null ends the table */
+    PhArgumentType type;
+    unsigned flags;
+    const char *help;
+} PhArgumentRow;
+
+enum {
+    PH_ACTION_CHANGES = 1 << 0, /* goes to the audit log */
+};
+
+typedef struct PhActionCall PhActionCall;
+
+struct PhActionRow {
+    const char *name; /* null ends the table */
+    PhRole role;
+    unsigned flags;
+    const PhArgumentRow *arguments;
+    bool (*run)(PhActionCall *call, GError **error);
+    const char *help;
+};
+typedef struct PhActionRow PhActionRow;
+
+/* -- for the function ------------------------------------------------------------------------------------------ */
+
+/* Null, or `fallback`, when the argument was not given. */
+PH_API const char *ph_action_text(const PhActionCall *call, const char *name);
+PH_API int64_t ph_action_int(const PhActionCall *call, const char *name, int64_t fallback);
+PH_API bool ph_action_bool(const PhActionCall *call, const char *name, bool fallback);
+PH_API const PhSecret *ph_action_secret(const PhActionCall *call, const char *name);
+PH_API int64_t ph_action_deadline_us(const PhActionCall *call);
+/* Who calls: an operator's name, or a login. */
+PH_API const char *ph_action_actor(const PhActionCall *call);
+
+/* Fields of the answer; after ph_answer_item() of the newest item. Null text is left out. */
+PH_API void ph_answer_text(PhActionCall *call, const char *name, const char *value);
+PH_API void ph_answer_int(PhActionCall *call, const char *name, int64_t value);
+PH_API void ph_answer_bool(PhActionCall *call, const char *name, bool value);
+/* RFC 3339 in UTC; INT64_MIN and INT64_MAX are left out. */
+PH_API void ph_answer_time(PhActionCall *call, const char *name, int64_t time_us);
+PH_API void ph_answer_item(PhActionCall *call);
+/* Where the next page begins: pass it as the argument "after". */
+PH_API void ph_answer_next(PhActionCall *call, const char *next);

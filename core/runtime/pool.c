@@ -1,0 +1,195 @@
+/* pool.c - workers
+ *
+ * One lock, one condition, and the one-waker rule: a push signals a sleeper only when no signal is under way, and a
+ * woken worker that leaves jobs behind signals the next. So a burst wakes as many workers as it keeps busy.
+ */
+#include "runtime/pool.h"
+
+typedef struct Lane {
+    PhJobNode *first;
+    PhJobNode *last;
+    unsigned queued;
+    unsigned running;
+    unsigned most;
+    int64_t jobs;
+    int64_t waited_us;
+} Lane;
+
+static const struct {
+    const char *name;
+    unsigned reserved; /* of each eight workers */
+} lane_rows[PH_N_LANES] = {
+    [PH_LANE_CONSOLE] = {"console", 1},
+    [PH_LANE_MAIL] = {"mail", 2},
+    [PH_LANE_WEB] = {"web", 2},
+    [PH_LANE_SLOW] = {"slow", 1},
+};
+
+static struct {
+    PhMutex mutex;
+    GCond cond;
+    Lane lanes[PH_N_LANES];
+    GPtrArray *threads;
+    unsigned idle;
+    bool waking; /* a signal is under way */
+    bool stopping;
+    unsigned next_lane; /* where the next search begins: no lane has precedence */
+} pool;
+
+const char *
+ph_lane_name(PhLane lane)
+{
+    return lane_rows[lane].name;
+}
+
+/* A lane that may run a job now, or null. */
+static Lane *
+pick_locked(void)
+{
+    for (unsigned i = 0; i < PH_N_LANES; i++) {
+        unsigned index = (pool.next_lane + i) % PH_N_LANES;
+        Lane *lane = &pool.lanes[index];
+        if (lane->first != NULL && lane->running < lane->most) {
+            pool.next_lane = (index + 1) % PH_N_LANES;
+            return lane;
+        }
+    }
+    return NULL;
+}
+
+static bool
+has_work_locked(void)
+{
+    for (unsigned i = 0; i < PH_N_LANES; i++)
+        if (pool.lanes[i].first != NULL && pool.lanes[i].running < pool.lanes[i].most)
+            return true;
+    return false;
+}
+
+static void
+wake_one_locked(void)
+{
+    if (pool.idle == 0 || pool.waking)
+        return;
+    pool.waking = true;
+    g_cond_signal(&pool.cond);
+}
+
+static void *
+worker_main(void *data)
+{
+    (void)data;
+    ph_thread_set_kind(PH_THREAD_WORKER);
+    ph_mutex_lock(&pool.mutex);
+    for (;;) {
+        Lane *lane = pick_locked();
+        if (lane == NULL) {
+            if (pool.stopping)
+                break;
+            pool.idle++;
+            ph_mutex_wait(&pool.mutex, &pool.cond);
+            pool.idle--;
+            pool.waking = false;
+            continue;
+        }
+        PhJobNode *node = lane->first;
+        lane->first = node->next;
+        if (lane->first == NULL)
+            lane->last = NULL;
+        lane->queued--;
+        lane->running++;
+        if (has_work_locked())
+            wake_one_locked();
+        ph_mutex_unlock(&pool.mutex);
+
+        int64_t waited_us = ph_monotonic_us() - node->pushed_us;
+        ph_handover_take(node);
+        node->run(node);
+
+        ph_mutex_lock(&pool.mutex);
+        lane->running--;
+        lane->jobs++;
+        lane->waited_us += waited_us;
+    }
+    /* The others have the same news to hear. */
+    g_cond_broadcast(&pool.cond);
+    ph_mutex_unlock(&pool.mutex);
+    return NULL;
+}
+
+void
+ph_pool_start(unsigned n_workers)
+{
+    g_assert(pool.threads == NULL);
+    if (n_workers == 0)
+        n_workers = MAX(8, 4 * g_get_num_processors());
+    n_workers = MAX(n_workers, 8);
+    ph_mutex_init(&pool.mutex, PH_LOCK_POOL);
+    g_cond_init(&pool.cond);
+    pool.stopping = false;
+
+    unsigned reserved_all = 0;
+    for (unsigned i = 0; i < PH_N_LANES; i++)
+        reserved_all += lane_rows[i].reserved * n_workers / 8;
+    for (unsigned i = 0; i < PH_N_LANES; i++)
+        pool.lanes[i] = (Lane){
+            .most = n_workers - (reserved_all - lane_rows[i].reserved * n_workers / 8),
+        };
+
+    pool.threads = g_ptr_array_new();
+    for (unsigned i = 0; i < n_workers; i++) {
+        char name[16];
+        g_snprintf(name, sizeof(name), "worker-%u", i);
+        g_ptr_array_add(pool.threads, g_thread_new(name, worker_main, NULL));
+    }
+}
+
+void
+ph_pool_stop(void)
+{
+    if (pool.threads == NULL)
+        return;
+    ph_mutex_lock(&pool.mutex);
+    pool.stopping = true;
+    g_cond_broadcast(&pool.cond);
+    ph_mutex_unlock(&pool.mutex);
+    for (guint i = 0; i < pool.threads->len; i++)
+        g_thread_join(pool.threads->pdata[i]);
+    g_ptr_array_free(g_steal_pointer(&pool.threads), TRUE);
+    g_cond_clear(&pool.cond);
+    ph_mutex_clear(&pool.mutex);
+}
+
+void
+ph_pool_push(PhLane lane_index, PhJobNode *node)
+{
+    Lane *lane = &pool.lanes[lane_index];
+    node->next = NULL;
+    node->pushed_us = ph_monotonic_us();
+    ph_handover_give(node);
+    ph_mutex_lock(&pool.mutex);
+    if (lane->last != NULL)
+        lane->last->next = node;
+    else
+        lane->first = node;
+    lane->last = node;
+    lane->queued++;
+    if (lane->running < lane->most)
+        wake_one_locked();
+    ph_mutex_unlock(&pool.mutex);
+}
+
+void
+ph_pool_lane_state(PhLane lane_index, PhLaneState *state_out)
+{
+    ph_mutex_lock(&pool.mutex);
+    const Lane *lane = &pool.lanes[lane_index];
+    *state_out = (PhLaneState){
+        .queued = lane->queued,
+        .running = lane->running,
+        .most = lane->most,
+        .jobs = lane->jobs,
+        .waited_us = lane->waited_us,
+    };
+    ph_mutex_unlock(&pool.mutex);
+}

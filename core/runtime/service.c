@@ -1,0 +1,127 @@
+/* service.c - published tables by name */
+#include "posthouse/service.h"
+
+#include "runtime/owner.h"
+
+#include <string.h>
+
+typedef struct Service {
+    PhRef ref;
+    char *name;
+    unsigned version;
+    const void *table;
+    PhOwner *owner;
+    unsigned holders;
+} Service;
+
+struct PhServiceHold {
+    Service *service;
+};
+
+static struct {
+    PhMutex mutex;
+    GPtrArray *services; /* published now */
+} registry = {.mutex = {.rank = PH_LOCK_REGISTRY}};
+
+static void
+service_unref(Service *service)
+{
+    if (!ph_ref_drop(&service->ref))
+        return;
+    g_free(service->name);
+    g_free(service);
+}
+
+static Service *
+find_locked(const char *name)
+{
+    for (guint i = 0; registry.services != NULL && i < registry.services->len; i++) {
+        Service *service = registry.services->pdata[i];
+        if (strcmp(service->name, name) == 0)
+            return service;
+    }
+    return NULL;
+}
+
+bool
+ph_service_publish(const char *name, unsigned version, const void *table, GError **error)
+{
+    ph_mutex_lock(&registry.mutex);
+    bool taken = find_locked(name) != NULL;
+    if (!taken) {
+        Service *service = g_new0(Service, 1);
+        ph_ref_init(&service->ref);
+        service->name = g_strdup(name);
+        service->version = version;
+        service->table = table;
+        service->owner = ph_owner_current();
+        if (registry.services == NULL)
+            registry.services = g_ptr_array_new();
+        g_ptr_array_add(registry.services, service);
+    }
+    ph_mutex_unlock(&registry.mutex);
+    if (taken)
+        g_set_error(error, PH_ERROR, PH_ERROR_CONFLICT, "service \"%s\" is offered already", name);
+    return !taken;
+}
+
+void
+ph_service_withdraw(const char *name, const void *table)
+{
+    ph_mutex_lock(&registry.mutex);
+    Service *service = find_locked(name);
+    if (service != NULL && service->table == table)
+        g_ptr_array_remove(registry.services, service);
+    else
+        service = NULL;
+    ph_mutex_unlock(&registry.mutex);
+    if (service != NULL)
+        service_unref(service);
+}
+
+PhServiceHold *
+ph_service_hold(const char *name, unsigned version)
+{
+    PhServiceHold *hold = NULL;
+    ph_mutex_lock(&registry.mutex);
+    Service *service = find_locked(name);
+    if (service != NULL && service->version >= version) {
+        ph_ref_take(&service->ref);
+        service->holders++;
+        ph_owner_use(service->owner);
+        hold = g_new(PhServiceHold, 1);
+        hold->service = service;
+    }
+    ph_mutex_unlock(&registry.mutex);
+    return hold;
+}
+
+const void *
+ph_service_table(const PhServiceHold *hold)
+{
+    return hold->service->table;
+}
+
+void
+ph_service_release(PhServiceHold *hold)
+{
+    if (hold == NULL)
+        return;
+    Service *service = hold->service;
+    ph_mutex_lock(&registry.mutex);
+    service->holders--;
+    ph_mutex_unlock(&registry.mutex);
+    ph_owner_unuse(service->owner);
+    service_unref(service);
+    g_free(hold);
+}
+
+unsigned
+ph_service_holders(const char *name, const void *table)
+{
+    ph_mutex_lock(&registry.mutex);
+    const Service *service = find_locked(name);
+    unsigned holders = service != NULL && service->table == table ? service->holders : 0;
+    ph_mutex_unlock(&registry.mutex);
+    return holders;
+}

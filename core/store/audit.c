@@ -1,0 +1,100 @@
+/* audit.c - the log of what was done */
+#include "store/internal.h"
+
+void
+ph_audit_entry_free(PhAuditEntry *entry)
+{
+    if (entry == NULL)
+        return;
+    g_free(entry->actor);
+    g_free(entry->origin);
+    g_free(entry->action);
+    g_free(entry->target);
+    g_free(entry->outcome);
+    g_free(entry->detail);
+    g_free(entry);
+}
+
+static const PhStatement write_entry = {
+    "audit-write",
+    "INSERT INTO audit_log (actor, origin, action, target, outcome, detail)\n"
+    "VALUES ($1::text, $2::text, $3::text, $4::text, $5::text, $6::text)",
+};
+
+static const char *
+or_empty(const char *text)
+{
+    return text != NULL ? text : "";
+}
+
+bool
+ph_audit_write_blocking(const PhAuditEntry *entry, int64_t deadline_us, GError **error)
+{
+    g_autoptr(PhLease) lease = ph_store_lease_blocking(deadline_us, error);
+    if (lease == NULL)
+        return false;
+    g_auto(PhBatch) batch;
+    ph_batch_init(&batch);
+    PhParams *params = ph_batch_add(&batch, &write_entry);
+    ph_param_text(params, or_empty(entry->actor));
+    ph_param_text(params, or_empty(entry->origin));
+    ph_param_text(params, or_empty(entry->action));
+    ph_param_text(params, or_empty(entry->target));
+    ph_param_text(params, or_empty(entry->outcome));
+    ph_param_text(params, or_empty(entry->detail));
+    return ph_batch_run_blocking(lease, &batch, 0, error);
+}
+
+static const PhStatement list_entries = {
+    "audit-list",
+    "SELECT audit_id, at, actor, origin, action, target, outcome, detail\n"
+    "FROM audit_log\n"
+    "WHERE audit_id < $1::bigint\n"
+    "  AND ($2::text IS NULL OR actor = $2::text)\n"
+    "  AND ($3::text IS NULL OR action = $3::text)\n"
+    "ORDER BY audit_id DESC\n"
+    "LIMIT $4::bigint",
+};
+
+static PhAuditEntry *
+entry_from_row(const PGresult *rows, int i)
+{
+    PhAuditEntry *entry = g_new0(PhAuditEntry, 1);
+    entry->id = ph_cell_int64(rows, i, 0);
+    entry->at_us = ph_cell_timestamp_us(rows, i, 1);
+    entry->actor = ph_cell_dup(rows, i, 2);
+    entry->origin = ph_cell_dup(rows, i, 3);
+    entry->action = ph_cell_dup(rows, i, 4);
+    entry->target = ph_cell_dup(rows, i, 5);
+    entry->outcome = ph_cell_dup(rows, i, 6);
+    entry->detail = ph_cell_dup(rows, i, 7);
+    return entry;
+}
+
+PhPage *
+ph_audit_list_blocking(const char *actor, const char *action, const char *after, unsigned limit, int64_t deadline_us,
+    GError **error)
+{
+    g_autoptr(PhLease) lease = ph_store_lease_blocking(deadline_us, error);
+    if (lease == NULL)
+        return NULL;
+    g_auto(PhBatch) batch;
+    ph_batch_init(&batch);
+    PhParams *params = ph_batch_add(&batch, &list_entries);
+    ph_param_int64(params, after != NULL ? g_ascii_strtoll(after, NULL, 10) : INT64_MAX);
+    ph_param_text(params, actor);
+    ph_param_text(params, action);
+    ph_param_int64(params, limit);
+    if (!ph_batch_run_blocking(lease, &batch, PH_BATCH_SAFE, error))
+        return NULL;
+    const PGresult *rows = ph_batch_result(&batch, 0);
+    PhPage *page = g_new0(PhPage, 1);
+    page->items = g_ptr_array_new_with_free_func((GDestroyNotify)ph_audit_entry_free);
+    for (int i = 0; i < PQntuples(rows); i++)
+        g_ptr_array_add(page->items, entry_from_row(rows, i));
+    if (limit > 0 && page->items->len == limit) {
+        const PhAuditEntry *last = page->items->pdata[page->items->len - 1];
+        page->next = g_strdup_printf("%" G_GINT64_FORMAT, last->id);
+    }
+    return page;
+}
