@@ -228,9 +228,9 @@ ALTER TABLE blob ALTER COLUMN data SET STORAGE EXTERNAL;
 
 DO $$
 BEGIN
-    FOR part IN 0..31 LOOP
+    FOR part IN 0..15 LOOP
         EXECUTE format(
-            'CREATE TABLE blob_%s PARTITION OF blob FOR VALUES WITH (MODULUS 32, REMAINDER %s)',
+            'CREATE TABLE blob_%s PARTITION OF blob FOR VALUES WITH (MODULUS 16, REMAINDER %s)',
             lpad(part::text, 2, '0'), part);
     END LOOP;
 END

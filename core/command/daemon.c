@@ -69,6 +69,8 @@ static PhSettingRow server_settings[] = {
         "The name by which this server greets and signs what it adds to mail."},
     {"server.plugins", PH_SETTING_LIST, "smtp,imap", 0, 1024, NULL, PH_SCOPE_GLOBAL | PH_SCOPE_NODE,
         "Plugins that are started, divided by commas. Read at start."},
+    {"server.message.max_bytes", PH_SETTING_SIZE, "52428800", 1024, 2147483647, NULL, PH_SCOPE_GLOBAL,
+        "The largest message that is taken; what SIZE and APPENDLIMIT say."},
     {"log.level", PH_SETTING_CHOICE, "info", 0, 0, "error|warning|notice|info|debug",
         PH_SCOPE_GLOBAL | PH_SCOPE_NODE, "The least important lines that are written."},
     {"log.format", PH_SETTING_CHOICE, "auto", 0, 0, "auto|text|journal|json",

@@ -249,23 +249,15 @@ PH_IN_JOB static void
 write_audit(const PhActionCall *call, const GError *failure)
 {
     g_autofree char *detail = describe_arguments(call);
-    g_autofree char *actor = g_strdup(call->caller->actor);
-    g_autofree char *origin = g_strdup(call->caller->origin);
-    g_autofree char *action = g_strdup(call->row->name);
-    g_autofree char *target = g_strdup(target_of(call));
-    g_autofree char *outcome = g_strdup(failure != NULL ? failure->message : "done");
-    PhAuditEntry entry = {
-        .actor = actor,
-        .origin = origin,
-        .action = action,
-        .target = target,
-        .outcome = outcome,
-        .detail = detail,
-    };
+    const char *actor = call->caller->actor;
+    const char *action = call->row->name;
+    const char *target = target_of(call);
+    const char *outcome = failure != NULL ? failure->message : "done";
     g_autoptr(GError) error = NULL;
     ph_log(PH_LOG_NOTICE, "action.done", "action=%s actor=%s target=\"%s\" outcome=\"%s\"", action,
         actor, target != NULL ? target : "", outcome);
-    if (!ph_audit_write_blocking(&entry, call->deadline_us, &error))
+    if (!ph_audit_write_blocking(actor, call->caller->origin, action, target, outcome, detail,
+            call->deadline_us, &error))
         ph_log(PH_LOG_ERROR, "action.not-audited", "action=%s %s", action, error->message);
 }
 

@@ -10,13 +10,17 @@
 #include "text.h"
 
 #define CHARSET_MAX 40
-#define CONVERSIONS_MAX 64
+/* Of one value: conversions, and changes from one character set to another. */
+#define CONVERSIONS_MAX 4096
+#define CHANGES_MAX 64
 
 typedef struct Decoder {
     GString *out;
     GString *pending; /* decoded bytes in `charset`, not yet converted */
     char charset[CHARSET_MAX + 1];
+    char converted[CHARSET_MAX + 1]; /* the set of the last conversion */
     unsigned conversions;
+    unsigned changes;
 } Decoder;
 
 static void
@@ -24,7 +28,12 @@ decoder_flush(Decoder *decoder)
 {
     if (decoder->pending->len == 0)
         return;
-    bool allowed = decoder->conversions++ < CONVERSIONS_MAX;
+    if (g_ascii_strcasecmp(decoder->charset, decoder->converted) != 0) {
+        decoder->changes++;
+        g_strlcpy(decoder->converted, decoder->charset, sizeof(decoder->converted));
+    }
+    decoder->conversions++;
+    bool allowed = decoder->conversions <= CONVERSIONS_MAX && decoder->changes <= CHANGES_MAX;
     size_t length = 0;
     g_autofree char *text = ph_text_to_utf8(
         allowed ? decoder->charset : NULL, decoder->pending->str, decoder->pending->len, &length);

@@ -219,7 +219,7 @@ header_end(PhOutlineBuilder *builder, uint64_t body_start, uint64_t lines_before
         open->boundary = g_steal_pointer(&facts.boundary);
         open->boundary_length = strlen(open->boundary);
         open->is_digest = strcmp(part->subtype, "digest") == 0;
-    } else if (part->kind == PH_PART_LEAF) {
+    } else if (part->kind == PH_PART_LEAF && !open->is_synthetic) {
         capture_begin(builder, &builder->plain, part, "plain");
         capture_begin(builder, &builder->html, part, "html");
     }
@@ -237,8 +237,6 @@ part_add_synthetic(PhOutlineBuilder *builder, uint64_t start, uint64_t end, uint
 {
     part_begin(builder, start, true);
     header_end(builder, start, 0);
-    builder->plain.running = false;
-    builder->html.running = false;
     OpenPart *open = current_part(builder);
     PhOutlinePart *part = outline_part(builder->outline, open->index);
     part->body_end = end;

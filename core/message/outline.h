@@ -15,8 +15,8 @@
 #define NESTED_HEADER_MAX ((size_t)1024 * 1024)
 #define TYPE_NAME_MAX 127
 #define FILENAME_MAX_BYTES 255
-#define PLAIN_CAPTURE_MAX ((size_t)8 * 1024)
-#define HTML_CAPTURE_MAX ((size_t)64 * 1024)
+#define PLAIN_CAPTURE_MAX ((size_t)4 * 1024)
+#define HTML_CAPTURE_MAX ((size_t)32 * 1024)
 /* Parts of a valid outline: an open multipart without parts gets a child when all is closed. */
 #define PARTS_HARD_MAX (PH_OUTLINE_PARTS_MAX + PH_OUTLINE_DEPTH_MAX + 2)
 

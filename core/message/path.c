@@ -284,25 +284,45 @@ ph_local_normalize(const char *local)
     return lower_nfc(local);
 }
 
-char *
-ph_domain_normalize(const char *domain)
+/* One label through ASCII and back: mapping of the letters is then the same for both spellings. A label
+ * that does not come back as the same ASCII is left as it is, or two names would be taken for one. */
+static char *
+label_normalize(const char *label)
 {
-    g_autofree char *lower = lower_nfc(domain);
-    if (lower == NULL || lower[0] == '[')
-        return g_steal_pointer(&lower);
-    size_t length = strlen(lower);
-    if (length > 1 && lower[length - 1] == '.')
-        lower[length - 1] = '\0';
-    if (length > DOMAIN_UTF8_MAX)
-        return g_steal_pointer(&lower);
-    /* Through ASCII and back: mapping of the letters is then the same for both spellings. A name that
-     * does not come back as the same ASCII is left as it is, or two names would be taken for one. */
-    g_autofree char *ascii = g_hostname_to_ascii(lower);
+    g_autofree char *ascii = g_hostname_to_ascii(label);
     g_autofree char *unicode = ascii != NULL ? g_hostname_to_unicode(ascii) : NULL;
     g_autofree char *mapped = unicode != NULL ? lower_nfc(unicode) : NULL;
     g_autofree char *again = mapped != NULL ? g_hostname_to_ascii(mapped) : NULL;
     bool same = again != NULL && g_ascii_strcasecmp(ascii, again) == 0;
-    return same ? g_steal_pointer(&mapped) : g_steal_pointer(&lower);
+    return same ? g_steal_pointer(&mapped) : g_strdup(label);
+}
+
+/* The other characters that IDNA takes for a dot (RFC 3490 3.1). */
+static void
+replace_dots(GString *domain)
+{
+    static const char *const dots[] = { "\xe3\x80\x82", "\xef\xbc\x8e", "\xef\xbd\xa1" };
+    for (size_t i = 0; i < G_N_ELEMENTS(dots); i++)
+        g_string_replace(domain, dots[i], ".", 0);
+}
+
+char *
+ph_domain_normalize(const char *domain)
+{
+    g_autofree char *lower = lower_nfc(domain);
+    if (lower == NULL || lower[0] == '[' || strlen(lower) > DOMAIN_UTF8_MAX)
+        return g_steal_pointer(&lower);
+    g_autoptr(GString) dotted = g_string_new(lower);
+    replace_dots(dotted);
+    while (dotted->len > 1 && dotted->str[dotted->len - 1] == '.')
+        g_string_truncate(dotted, dotted->len - 1);
+    g_auto(GStrv) labels = g_strsplit(dotted->str, ".", -1);
+    for (char **label = labels; *label != NULL; label++) {
+        char *normal = label_normalize(*label);
+        g_free(*label);
+        *label = normal;
+    }
+    return g_strjoinv(".", labels);
 }
 
 char *

@@ -111,7 +111,7 @@ char *
 ph_subject_base(const char *subject, bool *is_reply_out)
 {
     g_autoptr(GString) text = g_string_new(NULL);
-    ph_text_collapse(subject, strnlen(subject, SUBJECT_MAX_BYTES), text);
+    ph_text_collapse(subject, strnlen(subject, SUBJECT_MAX_BYTES), SIZE_MAX, text);
     Window window = { .start = text->str, .end = text->str + text->len };
     bool is_reply = false;
     bool framed = false;

@@ -7,6 +7,8 @@
 #include "text.h"
 
 #define MESSAGE_ID_MAX 998
+/* Holds all characters of a preview, and the next one perhaps in part. */
+#define PREVIEW_MAX_BYTES ((size_t)PH_SUMMARY_PREVIEW_CHARS * 4 + 1)
 
 static void
 hash_short(const char *bytes, size_t length, uint8_t hash_out[PH_SUMMARY_HASH_BYTES])
@@ -126,11 +128,11 @@ capture_text(const PhOutlineBuilder *builder, const Capture *capture)
 }
 
 static char *
-cut_chars(const GString *text, glong max)
+cut_chars(const GString *text, size_t max)
 {
-    if (g_utf8_strlen(text->str, -1) <= max)
-        return g_strdup(text->str);
-    const char *end = g_utf8_offset_to_pointer(text->str, max);
+    const char *end = text->str;
+    for (size_t i = 0; i < max && *end != '\0'; i++)
+        end = g_utf8_find_next_char(end, NULL);
     return g_strndup(text->str, (gsize)(end - text->str));
 }
 
@@ -141,9 +143,9 @@ make_preview(const PhOutlineBuilder *builder)
     g_autofree char *plain = capture_text(builder, &builder->plain);
     g_autoptr(GString) own = g_string_new(NULL);
     append_unquoted(own, plain);
-    ph_text_collapse(own->str, own->len, out);
+    ph_text_collapse(own->str, own->len, PREVIEW_MAX_BYTES, out);
     if (out->len == 0)
-        ph_text_collapse(plain, strlen(plain), out);
+        ph_text_collapse(plain, strlen(plain), PREVIEW_MAX_BYTES, out);
     if (out->len == 0) {
         g_autofree char *html = capture_text(builder, &builder->html);
         g_autofree char *text = ph_html_to_text(html, strlen(html));

@@ -423,15 +423,15 @@ ph_html_to_text(const char *html, size_t length)
         scan.at += used;
     }
     GString *out = g_string_new(NULL);
-    ph_text_collapse(text->str, text->len, out);
+    ph_text_collapse(text->str, text->len, SIZE_MAX, out);
     return g_string_free(out, FALSE);
 }
 
 void
-ph_text_collapse(const char *text, size_t length, GString *out)
+ph_text_collapse(const char *text, size_t length, size_t max, GString *out)
 {
     bool space = false;
-    for (size_t i = 0; i < length; i++) {
+    for (size_t i = 0; i < length && out->len < max; i++) {
         char c = text[i];
         if ((unsigned char)c <= 0x20 || c == 0x7f) {
             space = out->len > 0;

@@ -407,13 +407,22 @@ append_chunk(PhConnection *connection, Chunk *chunk)
     connection->output_last = chunk;
 }
 
+/* Being full is remembered until `drained` was called, even when the kernel takes it all at once. */
+static void
+add_pending(PhConnection *connection, size_t length)
+{
+    connection->output_pending += length;
+    if (connection->output_pending > PH_OUTPUT_HIGH_BYTES)
+        connection->was_full = true;
+}
+
 void
 ph_connection_write(PhConnection *connection, const void *bytes, size_t length)
 {
     if (!takes_output(connection) || length == 0)
         return;
     const uint8_t *from = bytes;
-    connection->output_pending += length;
+    add_pending(connection, length);
     Chunk *last = connection->output_last;
     if (last != NULL && last->end < last->size) {
         size_t n = MIN(length, last->size - last->end);
@@ -471,7 +480,7 @@ ph_connection_write_bytes(PhConnection *connection, GBytes *bytes)
     Chunk *chunk = g_new0(Chunk, 1);
     chunk->bytes = g_bytes_ref(bytes);
     chunk->end = length;
-    connection->output_pending += length;
+    add_pending(connection, length);
     append_chunk(connection, chunk);
     touch(connection);
 }
@@ -861,8 +870,6 @@ step_open(PhConnection *connection)
         call(connection, connection->session_class->drained);
         return true;
     }
-    if (ph_connection_output_is_full(connection))
-        connection->was_full = true;
     if (connection->paused || connection->was_full)
         return false;
     if (connection->input_again && connection->input_end > connection->input_start) {

@@ -268,12 +268,12 @@ static const PhStatement erase_usage = {
 /* In pieces: nobody refers to these messages any more, and one transaction need not be long. */
 static const PhStatement erase_some_messages = {
     "account-erase-messages",
-    "WITH some AS (\n"
+    "WITH part AS (\n"
     "    SELECT message_id FROM message WHERE account_id = $1::bigint ORDER BY message_id LIMIT 500\n"
     "), bodies AS (\n"
-    "    DELETE FROM blob WHERE account_id = $1::bigint AND message_id IN (SELECT message_id FROM some)\n"
+    "    DELETE FROM blob WHERE account_id = $1::bigint AND message_id IN (SELECT message_id FROM part)\n"
     ")\n"
-    "DELETE FROM message WHERE account_id = $1::bigint AND message_id IN (SELECT message_id FROM some)",
+    "DELETE FROM message WHERE account_id = $1::bigint AND message_id IN (SELECT message_id FROM part)",
 };
 
 static bool

@@ -28,7 +28,8 @@ or_empty(const char *text)
 }
 
 bool
-ph_audit_write_blocking(const PhAuditEntry *entry, int64_t deadline_us, GError **error)
+ph_audit_write_blocking(const char *actor, const char *origin, const char *action, const char *target,
+    const char *outcome, const char *detail, int64_t deadline_us, GError **error)
 {
     g_autoptr(PhLease) lease = ph_store_lease_blocking(deadline_us, error);
     if (lease == NULL)
@@ -36,12 +37,12 @@ ph_audit_write_blocking(const PhAuditEntry *entry, int64_t deadline_us, GError *
     g_auto(PhBatch) batch;
     ph_batch_init(&batch);
     PhParams *params = ph_batch_add(&batch, &write_entry);
-    ph_param_text(params, or_empty(entry->actor));
-    ph_param_text(params, or_empty(entry->origin));
-    ph_param_text(params, or_empty(entry->action));
-    ph_param_text(params, or_empty(entry->target));
-    ph_param_text(params, or_empty(entry->outcome));
-    ph_param_text(params, or_empty(entry->detail));
+    ph_param_text(params, or_empty(actor));
+    ph_param_text(params, or_empty(origin));
+    ph_param_text(params, or_empty(action));
+    ph_param_text(params, or_empty(target));
+    ph_param_text(params, or_empty(outcome));
+    ph_param_text(params, or_empty(detail));
     return ph_batch_run_blocking(lease, &batch, 0, error);
 }
 

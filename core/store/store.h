@@ -146,8 +146,9 @@ typedef struct PhAuditEntry {
 void ph_audit_entry_free(PhAuditEntry *entry);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(PhAuditEntry, ph_audit_entry_free)
 
-/* `id` and `at_us` are given by the database; null texts are written as "". */
-PH_IN_JOB bool ph_audit_write_blocking(const PhAuditEntry *entry, int64_t deadline_us, GError **error);
+/* Null texts are written as "". */
+PH_IN_JOB bool ph_audit_write_blocking(const char *actor, const char *origin, const char *action, const char *target,
+    const char *outcome, const char *detail, int64_t deadline_us, GError **error);
 /* Newest first; `actor` and `action` null: all. Items are PhAuditEntry. */
 PH_IN_JOB PhPage *ph_audit_list_blocking(const char *actor, const char *action, const char *after, unsigned limit,
     int64_t deadline_us, GError **error);

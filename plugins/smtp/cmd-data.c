@@ -151,7 +151,7 @@ smtp_cmd_data(SmtpSession *session, const char *rest)
         return;
     }
     SmtpData *data = g_new0(SmtpData, 1);
-    data->spool = ph_spool_new((size_t)ph_setting_int("smtp.receive.max_message_bytes"));
+    data->spool = ph_spool_new((size_t)ph_setting_int("server.message.max_bytes"));
     data->line_ends = line_ends_setting();
     session->data = data;
     smtp_session_set_state(session, SMTP_STATE_DATA);
@@ -472,7 +472,7 @@ deliver_job_new(SmtpSession *session)
     job->data = g_steal_pointer(&session->data);
     job->is_lmtp = session->role->is_lmtp;
     job->is_submission = session->role->is_submission;
-    job->max_bytes = (size_t)ph_settings_int(settings, "smtp.receive.max_message_bytes", NULL);
+    job->max_bytes = (size_t)ph_settings_int(settings, "server.message.max_bytes", NULL);
     job->host = g_strdup(ph_settings_text(settings, "server.host_name", NULL));
     job->helo = g_strdup(session->helo);
     job->peer = g_strdup(ph_connection_peer_address(session->base.connection));

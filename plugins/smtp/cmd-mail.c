@@ -193,7 +193,7 @@ smtp_cmd_mail(SmtpSession *session, const char *rest)
         smtp_refuse(session, path_reply(PH_PATH_UTF8, true));
         return;
     }
-    if (parameters.size > ph_setting_int("smtp.receive.max_message_bytes")) {
+    if (parameters.size > ph_setting_int("server.message.max_bytes")) {
         smtp_refuse(session, "552 5.3.4 Message too large");
         return;
     }

@@ -2,8 +2,6 @@
 #include "smtp.h"
 
 static const PhSettingRow settings[] = {
-    {"smtp.receive.max_message_bytes", PH_SETTING_SIZE, "52428800", 1024, 2147483647, NULL,
-        PH_SCOPE_GLOBAL, "The largest message that is taken; also what SIZE and APPENDLIMIT say."},
     {"smtp.receive.max_recipients", PH_SETTING_INT, "1000", 100, 100000, NULL, PH_SCOPE_GLOBAL,
         "Recipients of one message (RFC 5321 asks for at least 100)."},
     {"smtp.receive.timeout_s", PH_SETTING_TIME, "300", 10, 3600, NULL, PH_SCOPE_GLOBAL,

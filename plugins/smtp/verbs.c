@@ -29,7 +29,7 @@ can_log_in(const SmtpSession *session)
 static char *
 size_value(void)
 {
-    return g_strdup_printf(" %" G_GINT64_FORMAT, ph_setting_int("smtp.receive.max_message_bytes"));
+    return g_strdup_printf(" %" G_GINT64_FORMAT, ph_setting_int("server.message.max_bytes"));
 }
 
 static char *

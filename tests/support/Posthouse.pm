@@ -19,7 +19,7 @@
 # once all listeners are up; the daemon is its child; TERM stops all of it.
 #
 # At the end of the test everything that it started is stopped, by process id. Where a test failed, the
-# servers' logs are printed as diagnostics.
+# servers' logs are printed as diagnostics. A sanitizer's report or a crash in a log makes the test fail.
 package Posthouse;
 use strict;
 use warnings;
@@ -418,13 +418,10 @@ sub wait_for_new {
     });
 }
 
-# Waits until the daemon answers on its control socket, and has its database.
+# Waits until the daemon answers on its control socket with something from its database.
 sub wait_ready {
     my ($self, $seconds) = @_;
-    return wait_until($seconds // 30, sub {
-        my ($status, $text) = $self->cli('status');
-        return $status == 0 && $text =~ /^database\s+available/m;
-    });
+    return wait_until($seconds // 30, sub { ($self->cli('domain', 'list'))[0] == 0 });
 }
 
 # Removes the state folder.
@@ -434,6 +431,13 @@ sub forget {
     @servers = grep { $_ != $self } @servers;
     remove_tree($self->{state});
     unlink $self->{log};
+}
+
+# What no server may ever say, whatever the test looked at: a sanitizer's report, a crash.
+sub defects {
+    my ($rows) = @_;
+    return $rows =~ /^(.*(?:WARNING: ThreadSanitizer|ERROR: \w+Sanitizer|runtime error:|g_assert|assertion failed).*)$/mg,
+        $rows =~ /^(.*keeper\.ended: daemon .*signal=(?:4|6|7|8|11)\b.*)$/mg;
 }
 
 END {
@@ -447,8 +451,10 @@ END {
             my $postmaster = $server->postmaster;
             kill QUIT => $postmaster if $postmaster;
             my $rows = $server->log;
-            $rows = substr $rows, -20000 if length $rows > 20000;
-            diag("log of $server->{state}:\n$rows") unless $passing;
+            my @defects = defects($rows);
+            diag("log of $server->{state}:\n", substr $rows, -20000) unless $passing && !@defects;
+            diag("a process of $server->{state} was found wrong: $_") for @defects;
+            $status ||= 1 if @defects;
             if ($server->{database_name} && $server->{database_name} ne 'ph_template') {
                 eval { psql('postgres', "DROP DATABASE IF EXISTS $server->{database_name} WITH (FORCE)") };
             }

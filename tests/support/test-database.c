@@ -29,6 +29,7 @@ static struct {
     pid_t server;
     unsigned n_made;
     GPtrArray *made;
+    char *shared;
 } cluster;
 
 G_GNUC_NORETURN static void
@@ -313,6 +314,33 @@ make_template(void)
         fail("the schema", error->message);
 }
 
+/* The rows that the schema itself makes stay. */
+static const char clean_sql[] =
+    "SET session_replication_role = replica;\n"
+    "DO $$\n"
+    "DECLARE t text;\n"
+    "BEGIN\n"
+    "    FOR t IN SELECT c.oid::regclass FROM pg_class c\n"
+    "             WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition\n"
+    "               AND c.relname NOT IN ('schema_version', 'tenant', 'setting_version') LOOP\n"
+    "        EXECUTE 'DELETE FROM ' || t;\n"
+    "    END LOOP;\n"
+    "    DELETE FROM tenant WHERE tenant_id <> 0;\n"
+    "    UPDATE setting_version SET version = 0;\n"
+    "END\n"
+    "$$";
+
+char *
+test_database_shared(void)
+{
+    if (cluster.shared == NULL) {
+        cluster.shared = test_database_new();
+        return g_strdup(cluster.shared);
+    }
+    g_free(test_database_ask(cluster.shared, clean_sql));
+    return g_strdup(cluster.shared);
+}
+
 char *
 test_database_new(void)
 {
@@ -341,6 +369,7 @@ test_database_stop(void)
         remove_tree(cluster.folder);
     g_clear_pointer(&cluster.admin, g_free);
     g_clear_pointer(&cluster.folder, g_free);
+    g_clear_pointer(&cluster.shared, g_free);
     g_clear_pointer(&cluster.bin, g_free);
     g_clear_pointer(&cluster.template_name, g_free);
     g_clear_pointer(&cluster.made, g_ptr_array_unref);

@@ -16,6 +16,8 @@ void test_database_stop(void);
 
 /* A new database with the whole schema: its conninfo. */
 char *test_database_new(void);
+/* One database for all tests of the program, emptied at each call: cheaper. */
+char *test_database_shared(void);
 /* One without any table. */
 char *test_database_new_empty(void);
 /* A schema folder of the tree. */

@@ -16,7 +16,7 @@ test_store_open(const PhStoreConfig *config)
 {
     ph_assert_in_job();
     PhStoreConfig full = config != NULL ? *config : (PhStoreConfig){ 0 };
-    char *conninfo = test_database_new();
+    char *conninfo = test_database_shared();
     g_autofree char *schema = test_database_schema_folder();
     full.conninfo = conninfo;
     full.schema_folder = schema;

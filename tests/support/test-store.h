@@ -8,7 +8,7 @@
 #include "posthouse/mailbox-view.h"
 #include "store/store.h"
 
-/* A new database and a store open on it. The rest of `config` is taken; conninfo and folders are filled in. */
+/* An empty database and a store open on it. The rest of `config` is taken; conninfo and folders are filled in. */
 char *test_store_open(const PhStoreConfig *config);
 /* Closes, waits, and forgets the database's name. */
 void test_store_close(char *conninfo);
@@ -28,5 +28,3 @@ PhDelivery *test_message_of_bytes(PhDeliveryMode mode, const void *bytes, size_t
 unsigned test_target(PhDelivery *delivery, PhMailboxKey mailbox);
 /* Delivers one message; gives its UID. */
 uint32_t test_deliver(PhMailboxKey mailbox, const char *text);
-
-#define test_no_error(error) g_assert_no_error(error)

@@ -98,7 +98,7 @@ test_list(void)
         g_autoptr(PhAddressList) list =
             ph_address_list_parse(rows[i].text, strlen(rows[i].text), 0);
         g_autofree char *text = dump(list);
-        g_test_message("%s", rows[i].text);
+        g_test_message("row %zu", i);
         g_assert_cmpstr(text, ==, rows[i].expected);
         g_assert_false(list->truncated);
     }
@@ -218,7 +218,7 @@ test_path(void)
         g_autoptr(PhPath) path = NULL;
         size_t used = 0;
         size_t length = strlen(rows[i].text);
-        g_test_message("%s", rows[i].text);
+        g_test_message("row %zu", i);
         PhPathStatus status =
             ph_address_parse_path(rows[i].text, length, rows[i].flags, &path, &used);
         g_assert_cmpint(status, ==, rows[i].status);
@@ -295,6 +295,11 @@ test_normalize(void)
         { "a", "xn--.test", "a@xn--.test", "2" },
         { "a", "[IPv6:2001:DB8::1]", "a@[ipv6:2001:db8::1]", "2" },
         { "a", "under_score.test", "a@under_score.test", "2" },
+        /* Found by fuzzing: a label that is no A-label beside one that is. */
+        { "a", "b\xc3\xbc\x63her.xn--test", "a@bücher.xn--test", "2" },
+        { "a", "xn--bcher-kva.xn--test", "a@bücher.xn--test", "2" },
+        { "a", "b\xc3\xbc\x63her\xe3\x80\x82test", "a@bücher.test", "2" },
+        { "a", "l\xe3\x80\x82\xe3\x80\x82", "a@l", "2" },
         { "a\xff", "example.test", NULL, "2" },
         { "a", "ex\xff", NULL, "2" },
     };

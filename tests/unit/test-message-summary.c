@@ -111,6 +111,9 @@ test_preview(void)
             "--b\r\nContent-Disposition: attachment\r\n\r\nfile\r\n--b\r\n\r\ntext\r\n--b--\r\n",
             "text", "2" },
         { "Content-Type: application/pdf\r\n\r\nbytes", "", "2" },
+        /* A part that is only made up takes nothing from the one that is there. */
+        { MIXED "--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n--b\r\n\r\ntext\r\n--b--",
+            "text", "2" },
         { "\r\na\x01\x02"
           "b",
             "a b", "2" },

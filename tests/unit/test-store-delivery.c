@@ -321,7 +321,7 @@ test_delivery_broken_one(void)
     char *conninfo = test_store_open(&config);
     int64_t alice = test_account("alice");
     int64_t bob = test_account("bob");
-    g_autofree char *sql = g_strdup_printf("ALTER TABLE message ADD CHECK (account_id <> %" G_GINT64_FORMAT ")", bob);
+    g_autofree char *sql = g_strdup_printf("ALTER TABLE message ADD CONSTRAINT broken CHECK (account_id <> %" G_GINT64_FORMAT ")", bob);
     g_free(test_database_ask(conninfo, sql));
     enum { COUNT = 12 };
     g_autoptr(GError) error = NULL;
@@ -340,6 +340,7 @@ test_delivery_broken_one(void)
         ph_delivery_free(deliveries[i]);
     }
     g_assert_cmpint(test_database_ask_number(conninfo, "SELECT count(*) FROM mailbox_message"), ==, COUNT - 1);
+    g_free(test_database_ask(conninfo, "ALTER TABLE message DROP CONSTRAINT broken"));
     g_clear_pointer(&lease, ph_lease_free);
     test_store_close(conninfo);
 }
