@@ -1,7 +1,7 @@
 /* account.c - accounts: made with their mailboxes, found, listed, suspended, closed, erased
  *
- * Hard here: an address is given out once. The row of `address` is the one place where that is decided, by its primary
- * key, for accounts and aliases alike.
+ * Hard here: an address is given out once. The row of `address` is the one place where that is
+ * decided, by its primary key, for accounts and aliases alike.
  */
 #include "store/internal.h"
 
@@ -17,7 +17,7 @@ ph_account_free(PhAccount *account)
     g_free(account);
 }
 
-/* -- making ------------------------------------------------------------------------------------------------- */
+/* -- making ------------------------------------------------------------------------------------ */
 
 static const PhStatement add_account = {
     "account-add",
@@ -34,7 +34,8 @@ static const PhStatement add_account = {
     "SELECT account_id FROM made",
 };
 
-static const PhStatement add_usage = { "account-usage", "INSERT INTO usage (account_id) VALUES ($1::bigint)" };
+static const PhStatement add_usage = { "account-usage",
+    "INSERT INTO usage (account_id) VALUES ($1::bigint)" };
 
 static const PhStatement add_credential = {
     "account-credential",
@@ -53,7 +54,7 @@ explain_conflict(const PhAddressKey *key, GError *cause, GError **error)
     g_set_error(error, PH_ERROR, PH_ERROR_CONFLICT, "address \"%s\" is in use", key->whole);
 }
 
-static bool
+PH_IN_JOB static bool
 fill_account(PhLease *lease, int64_t account_id, const char *verifier, GError **error)
 {
     g_auto(PhBatch) batch;
@@ -73,8 +74,8 @@ fill_account(PhLease *lease, int64_t account_id, const char *verifier, GError **
 }
 
 bool
-ph_account_add_blocking(const char *address, const char *display_name, const char *verifier, int64_t deadline_us,
-    int64_t *account_id_out, GError **error)
+ph_account_add_blocking(const char *address, const char *display_name, const char *verifier,
+    int64_t deadline_us, int64_t *account_id_out, GError **error)
 {
     g_autoptr(PhAddressKey) key = ph_address_key_new(address, error);
     if (key == NULL)
@@ -97,7 +98,8 @@ ph_account_add_blocking(const char *address, const char *display_name, const cha
     }
     const PGresult *rows = ph_batch_result(&batch, 1);
     if (PQntuples(rows) == 0) {
-        g_set_error(error, PH_ERROR, PH_ERROR_NOT_FOUND, "the domain of \"%s\" is not one of this installation", key->whole);
+        g_set_error(error, PH_ERROR, PH_ERROR_NOT_FOUND,
+            "the domain of \"%s\" is not one of this installation", key->whole);
         return false;
     }
     int64_t account_id = ph_cell_int64(rows, 0, 0);
@@ -108,7 +110,7 @@ ph_account_add_blocking(const char *address, const char *display_name, const cha
     return true;
 }
 
-/* -- reading ------------------------------------------------------------------------------------------------ */
+/* -- reading ----------------------------------------------------------------------------------- */
 
 #define ACCOUNT_COLUMNS \
     "c.account_id, c.domain_id, c.tenant_id, c.address, c.display_name, c.state, c.version, c.created_at,\n" \
@@ -212,7 +214,7 @@ ph_account_list_blocking(const char *domain, const char *filter, const char *aft
     return page;
 }
 
-/* -- changing ----------------------------------------------------------------------------------------------- */
+/* -- changing ---------------------------------------------------------------------------------- */
 
 static const PhStatement set_state = {
     "account-state",
@@ -276,14 +278,19 @@ static const PhStatement erase_some_messages = {
     "DELETE FROM message WHERE account_id = $1::bigint AND message_id IN (SELECT message_id FROM part)",
 };
 
-static bool
+PH_IN_JOB static bool
 erase_data(PhLease *lease, int64_t account_id, GError **error)
 {
     g_auto(PhBatch) batch;
     ph_batch_init(&batch);
     ph_batch_add(&batch, &ph_sql_begin);
     const PhStatement *const steps[] = {
-        &lock_all_states, &erase_credentials, &erase_names, &erase_memberships, &erase_expunged, &erase_mailboxes,
+        &lock_all_states,
+        &erase_credentials,
+        &erase_names,
+        &erase_memberships,
+        &erase_expunged,
+        &erase_mailboxes,
         &erase_usage,
     };
     for (size_t i = 0; i < G_N_ELEMENTS(steps); i++)
@@ -305,7 +312,8 @@ erase_data(PhLease *lease, int64_t account_id, GError **error)
 }
 
 bool
-ph_account_set_state_blocking(int64_t account_id, PhAccountState state, int64_t deadline_us, GError **error)
+ph_account_set_state_blocking(
+    int64_t account_id, PhAccountState state, int64_t deadline_us, GError **error)
 {
     g_autoptr(PhLease) lease = ph_store_lease_blocking(deadline_us, error);
     if (lease == NULL)
@@ -324,7 +332,8 @@ ph_account_set_state_blocking(int64_t account_id, PhAccountState state, int64_t 
     if (!ph_batch_run_blocking(lease, &batch, 0, error))
         return false;
     if (ph_batch_affected(&batch, 1) == 0) {
-        g_set_error(error, PH_ERROR, PH_ERROR_NOT_FOUND, "no account %" G_GINT64_FORMAT, account_id);
+        g_set_error(
+            error, PH_ERROR, PH_ERROR_NOT_FOUND, "no account %" G_GINT64_FORMAT, account_id);
         return false;
     }
     ph_notifier_tell(PH_NEWS_ACCOUNT, account_id);
@@ -337,8 +346,8 @@ static const PhStatement set_quota = {
 };
 
 bool
-ph_account_set_quota_blocking(
-    int64_t account_id, int64_t quota_bytes, int64_t quota_messages, int64_t deadline_us, GError **error)
+ph_account_set_quota_blocking(int64_t account_id, int64_t quota_bytes, int64_t quota_messages,
+    int64_t deadline_us, GError **error)
 {
     if (quota_bytes < 0 || quota_messages < 0) {
         g_set_error(error, PH_ERROR, PH_ERROR_SYNTAX, "a quota is 0 (none) or more");
@@ -356,7 +365,8 @@ ph_account_set_quota_blocking(
     if (!ph_batch_run_blocking(lease, &batch, 0, error))
         return false;
     if (ph_batch_affected(&batch, 0) == 0) {
-        g_set_error(error, PH_ERROR, PH_ERROR_NOT_FOUND, "no account %" G_GINT64_FORMAT, account_id);
+        g_set_error(
+            error, PH_ERROR, PH_ERROR_NOT_FOUND, "no account %" G_GINT64_FORMAT, account_id);
         return false;
     }
     return true;

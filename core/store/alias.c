@@ -11,7 +11,8 @@ ph_alias_free(PhAlias *alias)
     g_free(alias);
 }
 
-/* The row of `address` is locked by the insert or update, so that a remove beside us cannot take it away. */
+/* The row of `address` is locked by the insert or update, so that a remove beside us cannot take it
+ * away. */
 static const PhStatement claim_address = {
     "alias-claim",
     "INSERT INTO address (domain_id, local_part, kind)\n"
@@ -47,7 +48,8 @@ ph_alias_add_blocking(const char *address, const char *target, int64_t deadline_
         return false;
     const PGresult *rows = ph_batch_result(&batch, 1);
     if (PQntuples(rows) == 0) {
-        g_set_error(error, PH_ERROR, PH_ERROR_NOT_FOUND, "the domain of \"%s\" is not one of this installation", key->whole);
+        g_set_error(error, PH_ERROR, PH_ERROR_NOT_FOUND,
+            "the domain of \"%s\" is not one of this installation", key->whole);
         return false;
     }
     if (ph_cell_int16(rows, 0, 1) != 1) {
@@ -64,7 +66,8 @@ ph_alias_add_blocking(const char *address, const char *target, int64_t deadline_
     if (!ph_batch_run_blocking(lease, &batch, 0, error))
         return false;
     if (ph_batch_affected(&batch, 0) == 0) {
-        g_set_error(error, PH_ERROR, PH_ERROR_CONFLICT, "alias \"%s\" to \"%s\" exists", key->whole, to->whole);
+        g_set_error(error, PH_ERROR, PH_ERROR_CONFLICT, "alias \"%s\" to \"%s\" exists", key->whole,
+            to->whole);
         return false;
     }
     return true;
@@ -95,7 +98,8 @@ static const PhStatement remove_unused = {
 };
 
 bool
-ph_alias_remove_blocking(const char *address, const char *target, int64_t deadline_us, GError **error)
+ph_alias_remove_blocking(
+    const char *address, const char *target, int64_t deadline_us, GError **error)
 {
     g_autoptr(PhAddressKey) key = ph_address_key_new(address, error);
     g_autoptr(PhAddressKey) to = key != NULL ? ph_address_key_new(target, error) : NULL;
@@ -119,7 +123,8 @@ ph_alias_remove_blocking(const char *address, const char *target, int64_t deadli
     if (!ph_batch_run_blocking(lease, &batch, 0, error))
         return false;
     if (ph_batch_affected(&batch, 2) == 0) {
-        g_set_error(error, PH_ERROR, PH_ERROR_NOT_FOUND, "no alias \"%s\" to \"%s\"", key->whole, to->whole);
+        g_set_error(error, PH_ERROR, PH_ERROR_NOT_FOUND, "no alias \"%s\" to \"%s\"", key->whole,
+            to->whole);
         return false;
     }
     return true;

@@ -28,8 +28,9 @@ or_empty(const char *text)
 }
 
 bool
-ph_audit_write_blocking(const char *actor, const char *origin, const char *action, const char *target,
-    const char *outcome, const char *detail, int64_t deadline_us, GError **error)
+ph_audit_write_blocking(const char *actor, const char *origin, const char *action,
+    const char *target, const char *outcome, const char *detail, int64_t deadline_us,
+    GError **error)
 {
     g_autoptr(PhLease) lease = ph_store_lease_blocking(deadline_us, error);
     if (lease == NULL)
@@ -73,8 +74,8 @@ entry_from_row(const PGresult *rows, int i)
 }
 
 PhPage *
-ph_audit_list_blocking(const char *actor, const char *action, const char *after, unsigned limit, int64_t deadline_us,
-    GError **error)
+ph_audit_list_blocking(const char *actor, const char *action, const char *after, unsigned limit,
+    int64_t deadline_us, GError **error)
 {
     g_autoptr(PhLease) lease = ph_store_lease_blocking(deadline_us, error);
     if (lease == NULL)

@@ -1,12 +1,14 @@
 /* commit.c - one batch of deliveries in one transaction
  *
- * Hard here: two round trips, whatever the batch holds. The first writes messages and bodies, then locks the mailboxes'
- * state rows and the accounts' usage rows, in order. What was read under these locks decides, in C, who is refused and
- * which UID each message gets. The second writes memberships, changes and counters, and commits. A refusal is never an
- * SQL error: what was written for it is deleted again in the second step.
+ * Hard here: two round trips, whatever the batch holds. The first writes messages and bodies, then
+ * locks the mailboxes' state rows and the accounts' usage rows, in order. What was read under these
+ * locks decides, in C, who is refused and which UID each message gets. The second writes
+ * memberships, changes and counters, and commits. A refusal is never an SQL error: what was written
+ * for it is deleted again in the second step.
  *
- * A message id that is there already was committed by an earlier attempt whose answer was lost. The insert waits for a
- * transaction of that attempt that is still running, so a conflict means: delivered.
+ * A message id that is there already was committed by an earlier attempt whose answer was lost. The
+ * insert waits for a transaction of that attempt that is still running, so a conflict means:
+ * delivered.
  */
 #include "store/committer.h"
 #include "store/frames.h"
@@ -14,7 +16,8 @@
 
 #include <string.h>
 
-/* Bodies above this travel as a parameter of their own, not in an array that the server would copy. */
+/* Bodies above this travel as a parameter of their own, not in an array that the server would
+ * copy. */
 enum { ALONE_BYTES = 512 * 1024 };
 
 static const uint32_t UID_MAX = UINT32_MAX - 1;
@@ -84,14 +87,17 @@ mailbox_work_free(void *data)
 static void
 work_init(Work *work, PhLease *lease, PhDelivery *const *deliveries, unsigned count)
 {
-    *work = (Work){ .lease = lease, .deliveries = deliveries, .count = count, .now_us = ph_time_now_us() };
+    *work = (Work){
+        .lease = lease, .deliveries = deliveries, .count = count, .now_us = ph_time_now_us()
+    };
     work->mailboxes = g_ptr_array_new_with_free_func(mailbox_work_free);
     work->by_key = g_hash_table_new(hash_key, equal_key);
     work->inboxes = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
     work->accounts = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
     for (unsigned i = 0; i < count; i++)
         for (unsigned j = 0; j < deliveries[i]->targets->len; j++)
-            work->any_keywords = work->any_keywords || ph_delivery_target(deliveries[i], j)->keywords != NULL;
+            work->any_keywords =
+                work->any_keywords || ph_delivery_target(deliveries[i], j)->keywords != NULL;
 }
 
 static void
@@ -103,7 +109,7 @@ work_clear(Work *work)
     g_ptr_array_unref(work->mailboxes);
 }
 
-/* -- step 1: messages and bodies ------------------------------------------------------------------------------ */
+/* -- step 1: messages and bodies --------------------------------------------------------------- */
 
 /* $1..$3 say which message row is of which delivery; the rest is one element a delivery. */
 static const PhStatement insert_messages = {
@@ -158,8 +164,9 @@ frames_text(const GArray *ends)
 static int32_t
 traits_of(const PhSummary *summary)
 {
-    return (summary->has_attachment ? PH_TRAIT_ATTACHMENT : 0) | (summary->has_nul ? PH_TRAIT_NUL : 0)
-        | (summary->has_8bit ? PH_TRAIT_8BIT : 0) | (summary->subject_is_reply ? PH_TRAIT_REPLY : 0);
+    return (summary->has_attachment ? PH_TRAIT_ATTACHMENT : 0) |
+           (summary->has_nul ? PH_TRAIT_NUL : 0) | (summary->has_8bit ? PH_TRAIT_8BIT : 0) |
+           (summary->subject_is_reply ? PH_TRAIT_REPLY : 0);
 }
 
 static void
@@ -191,9 +198,21 @@ add_messages(Work *work, PhBatch *batch)
 {
     enum { PLACES = 3, VALUES = 12 };
     static const PhSqlType types[PLACES + VALUES] = {
-        PH_SQL_INT8, PH_SQL_INT8, PH_SQL_INT8, /* places */
-        PH_SQL_INT8, PH_SQL_INT8, PH_SQL_TEXT, PH_SQL_BYTEA, PH_SQL_BYTEA, PH_SQL_BYTEA, PH_SQL_BYTEA, PH_SQL_BYTEA,
-        PH_SQL_BYTEA, PH_SQL_INT8, PH_SQL_INT4, PH_SQL_TEXT,
+        PH_SQL_INT8,
+        PH_SQL_INT8,
+        PH_SQL_INT8, /* places */
+        PH_SQL_INT8,
+        PH_SQL_INT8,
+        PH_SQL_TEXT,
+        PH_SQL_BYTEA,
+        PH_SQL_BYTEA,
+        PH_SQL_BYTEA,
+        PH_SQL_BYTEA,
+        PH_SQL_BYTEA,
+        PH_SQL_BYTEA,
+        PH_SQL_INT8,
+        PH_SQL_INT4,
+        PH_SQL_TEXT,
     };
     PhSqlArray arrays[PLACES + VALUES];
     init_arrays(arrays, types, G_N_ELEMENTS(types));
@@ -245,7 +264,8 @@ static void
 add_bodies(Work *work, PhBatch *batch)
 {
     PhSqlArray arrays[4];
-    init_arrays(arrays, (const PhSqlType[]){ PH_SQL_INT8, PH_SQL_INT8, PH_SQL_INT8, PH_SQL_BYTEA }, 4);
+    init_arrays(
+        arrays, (const PhSqlType[]){ PH_SQL_INT8, PH_SQL_INT8, PH_SQL_INT8, PH_SQL_BYTEA }, 4);
     for (unsigned i = 0; i < work->count; i++) {
         const PhDelivery *delivery = work->deliveries[i];
         if (g_bytes_get_size(delivery->data) > ALONE_BYTES) {
@@ -260,13 +280,14 @@ add_bodies(Work *work, PhBatch *batch)
     ph_param_int16(params, PH_CODEC_ZSTD);
 }
 
-/* -- step 2: locks ----------------------------------------------------------------------------------------------- */
+/* -- step 2: locks ----------------------------------------------------------------------------- */
 
-/* Mailbox 0 is INBOX. */
+/* Mailbox 0 is INBOX. Materialized: when a row lock had to wait, PostgreSQL looks at the joined row
+ * again, and does not find it behind a UNION that was merged into the query. */
 #define WANTED_MAILBOXES \
     "WITH asked AS (\n" \
     "    SELECT * FROM unnest($1::bigint[], $2::bigint[]) AS a (account_id, mailbox_id)\n" \
-    "), wanted AS (\n" \
+    "), wanted AS MATERIALIZED (\n" \
     "    SELECT account_id, mailbox_id, false AS is_inbox FROM asked WHERE mailbox_id <> 0\n" \
     "    UNION ALL\n" \
     "    SELECT m.account_id, m.mailbox_id, true\n" \
@@ -349,7 +370,8 @@ take_states(Work *work, const PGresult *rows)
     for (int i = 0; i < PQntuples(rows); i++) {
         PhMailboxKey key = { ph_cell_int64(rows, i, 0), ph_cell_int64(rows, i, 1) };
         if (ph_cell_bool(rows, i, 2))
-            g_hash_table_replace(work->inboxes, number_new(key.account_id), number_new(key.mailbox_id));
+            g_hash_table_replace(
+                work->inboxes, number_new(key.account_id), number_new(key.mailbox_id));
         if (g_hash_table_contains(work->by_key, &key))
             continue;
         MailboxWork *mailbox = g_new0(MailboxWork, 1);
@@ -393,7 +415,7 @@ take_usage(Work *work, const PGresult *rows)
     }
 }
 
-/* -- judging: who is refused ---------------------------------------------------------------------------------------- */
+/* -- judging: who is refused ------------------------------------------------------------------- */
 
 static MailboxWork *
 mailbox_of(Work *work, const PhTargetState *target)
@@ -411,9 +433,11 @@ mailbox_of(Work *work, const PhTargetState *target)
 static bool
 is_over_quota(const AccountWork *account, int64_t size)
 {
-    if (account->quota_bytes > 0 && account->bytes + account->new_bytes + size > account->quota_bytes)
+    if (account->quota_bytes > 0 &&
+        account->bytes + account->new_bytes + size > account->quota_bytes)
         return true;
-    return account->quota_messages > 0 && account->messages + account->new_messages + 1 > account->quota_messages;
+    return account->quota_messages > 0 &&
+           account->messages + account->new_messages + 1 > account->quota_messages;
 }
 
 /* A negative sign takes back. */
@@ -438,7 +462,8 @@ give_keywords(MailboxWork *mailbox, PhTargetState *target, const char **why_out)
         bool is_new = false;
         int bit = ph_keyword_bit(mailbox->keywords, *name, &is_new);
         if (bit < 0) {
-            *why_out = ph_keyword_is_valid(*name) ? "the mailbox has no room for another keyword" : "a keyword is malformed";
+            *why_out = ph_keyword_is_valid(*name) ? "the mailbox has no room for another keyword"
+                                                  : "a keyword is malformed";
             return false;
         }
         target->keyword_bits |= UINT64_C(1) << bit;
@@ -463,7 +488,8 @@ judge_target(Work *work, PhDelivery *delivery, unsigned index)
     else if (target->check_quota && is_over_quota(account, size))
         ph_delivery_refuse(delivery, index, PH_ERROR_LIMIT, "the account is over its quota");
     else if (mailbox->uid_next + mailbox->n_new > UID_MAX)
-        ph_delivery_refuse(delivery, index, PH_ERROR_LIMIT, "the mailbox has no more numbers for messages");
+        ph_delivery_refuse(
+            delivery, index, PH_ERROR_LIMIT, "the mailbox has no more numbers for messages");
     else if (!give_keywords(mailbox, target, &why))
         ph_delivery_refuse(delivery, index, PH_ERROR_LIMIT, why);
     else {
@@ -525,7 +551,8 @@ number_messages(Work *work, PhDelivery *delivery)
             .keywords = target->keyword_bits,
             .modseq = mailbox->modseq + 1,
             .message_id = ph_delivery_copy_of(delivery, target->mailbox.account_id)->message_id,
-            .internal_date_us = target->internal_date_us != INT64_MIN ? target->internal_date_us : work->now_us,
+            .internal_date_us =
+                target->internal_date_us != INT64_MIN ? target->internal_date_us : work->now_us,
         };
         g_array_append_val(mailbox->rows, row);
         g_free(target->text);
@@ -538,7 +565,7 @@ number_messages(Work *work, PhDelivery *delivery)
     }
 }
 
-/* -- step 3: memberships, changes, counters ---------------------------------------------------------------------------- */
+/* -- step 3: memberships, changes, counters ---------------------------------------------------- */
 
 static const PhStatement drop_bodies = {
     "commit-drop-bodies",
@@ -631,10 +658,10 @@ add_states_and_changes(Work *work, PhBatch *batch)
         const MailboxWork *mailbox = work->mailboxes->pdata[i];
         if (mailbox->n_new == 0)
             continue;
-        const int64_t state[6] = { mailbox->key.account_id, mailbox->key.mailbox_id, mailbox->n_new, mailbox->n_unseen,
-            mailbox->n_deleted, mailbox->bytes };
-        const int64_t change[5] = { mailbox->key.account_id, mailbox->key.mailbox_id, mailbox->modseq + 1,
-            mailbox->uid_next, mailbox->uid_next + mailbox->n_new - 1 };
+        const int64_t state[6] = { mailbox->key.account_id, mailbox->key.mailbox_id, mailbox->n_new,
+            mailbox->n_unseen, mailbox->n_deleted, mailbox->bytes };
+        const int64_t change[5] = { mailbox->key.account_id, mailbox->key.mailbox_id,
+            mailbox->modseq + 1, mailbox->uid_next, mailbox->uid_next + mailbox->n_new - 1 };
         for (int j = 0; j < 6; j++)
             ph_sql_array_add_int(&states[j], state[j]);
         for (int j = 0; j < 5; j++)
@@ -648,7 +675,8 @@ static void
 add_new_keywords(Work *work, PhBatch *batch)
 {
     PhSqlArray arrays[4];
-    init_arrays(arrays, (const PhSqlType[]){ PH_SQL_INT8, PH_SQL_INT8, PH_SQL_INT2, PH_SQL_TEXT }, 4);
+    init_arrays(
+        arrays, (const PhSqlType[]){ PH_SQL_INT8, PH_SQL_INT8, PH_SQL_INT2, PH_SQL_TEXT }, 4);
     for (unsigned i = 0; i < work->mailboxes->len; i++) {
         const MailboxWork *mailbox = work->mailboxes->pdata[i];
         for (unsigned bit = 0; bit < PH_KEYWORDS_MAX; bit++) {
@@ -669,16 +697,17 @@ add_new_keywords(Work *work, PhBatch *batch)
 static void
 add_memberships(Work *work, PhBatch *batch)
 {
-    static const PhSqlType types[9] = { PH_SQL_INT8, PH_SQL_INT8, PH_SQL_INT8, PH_SQL_INT8, PH_SQL_INT8, PH_SQL_INT8,
-        PH_SQL_INT8, PH_SQL_INT4, PH_SQL_INT4 };
+    static const PhSqlType types[9] = { PH_SQL_INT8, PH_SQL_INT8, PH_SQL_INT8, PH_SQL_INT8,
+        PH_SQL_INT8, PH_SQL_INT8, PH_SQL_INT8, PH_SQL_INT4, PH_SQL_INT4 };
     PhSqlArray arrays[9];
     init_arrays(arrays, types, 9);
     for (unsigned i = 0; i < work->mailboxes->len; i++) {
         const MailboxWork *mailbox = work->mailboxes->pdata[i];
         for (unsigned j = 0; j < mailbox->rows->len; j++) {
             const PhViewRow *row = &g_array_index(mailbox->rows, PhViewRow, j);
-            const int64_t values[9] = { mailbox->key.account_id, mailbox->key.mailbox_id, row->uid, row->message_id,
-                row->modseq, (int64_t)row->keywords, row->internal_date_us, row->size_bytes, row->flags };
+            const int64_t values[9] = { mailbox->key.account_id, mailbox->key.mailbox_id, row->uid,
+                row->message_id, row->modseq, (int64_t)row->keywords, row->internal_date_us,
+                row->size_bytes, row->flags };
             for (int k = 0; k < 9; k++)
                 ph_sql_array_add_int(&arrays[k], values[k]);
         }
@@ -707,7 +736,7 @@ add_usage(Work *work, PhBatch *batch)
     add_arrays(ph_batch_add(batch, &update_usage), arrays, 3);
 }
 
-/* -- an earlier attempt was committed ------------------------------------------------------------------------------------- */
+/* -- an earlier attempt was committed ---------------------------------------------------------- */
 
 static const PhStatement find_committed = {
     "commit-find",
@@ -724,11 +753,13 @@ is_in_row(const PhTargetState *target, const PGresult *rows, int i)
 {
     if (PQgetisnull(rows, i, 2) || ph_cell_int64(rows, i, 0) != target->mailbox.account_id)
         return false;
-    return target->mailbox.mailbox_id == 0 ? ph_cell_bool(rows, i, 5)
-                                           : ph_cell_int64(rows, i, 2) == target->mailbox.mailbox_id;
+    return target->mailbox.mailbox_id == 0
+               ? ph_cell_bool(rows, i, 5)
+               : ph_cell_int64(rows, i, 2) == target->mailbox.mailbox_id;
 }
 
-/* Where the message is there but not in the mailbox, it was moved or expunged since: delivered, its UID is gone. */
+/* Where the message is there but not in the mailbox, it was moved or expunged since: delivered, its
+ * UID is gone. */
 static void
 take_committed(PhDelivery *delivery, const PGresult *rows)
 {
@@ -747,7 +778,7 @@ take_committed(PhDelivery *delivery, const PGresult *rows)
     }
 }
 
-static bool
+PH_IN_JOB static bool
 find_earlier(PhLease *lease, PhDelivery *delivery, bool *found_out, GError **error)
 {
     PhSqlArray place[3];
@@ -769,7 +800,7 @@ find_earlier(PhLease *lease, PhDelivery *delivery, bool *found_out, GError **err
 }
 
 /* Some message ids are there already: those deliveries are done, the others are run again. */
-static bool
+PH_IN_JOB static bool
 commit_rest(Work *work, GError **error)
 {
     ph_lease_roll_back(work->lease);
@@ -785,13 +816,13 @@ commit_rest(Work *work, GError **error)
         g_set_error(error, PH_ERROR, PH_ERROR_TEMPORARY, "a message id is in use");
         return false;
     }
-    return rest->len == 0
-        || ph_batch_commit_blocking(work->lease, (PhDelivery *const *)rest->pdata, rest->len, error);
+    return rest->len == 0 || ph_batch_commit_blocking(
+                                 work->lease, (PhDelivery *const *)rest->pdata, rest->len, error);
 }
 
-/* -- the whole -------------------------------------------------------------------------------------------------------- */
+/* -- the whole --------------------------------------------------------------------------------- */
 
-static bool
+PH_IN_JOB static bool
 write_and_lock(Work *work, PhBatch *batch, bool *conflict_out, GError **error)
 {
     ph_batch_add(batch, &ph_sql_begin);
@@ -812,7 +843,7 @@ write_and_lock(Work *work, PhBatch *batch, bool *conflict_out, GError **error)
     return true;
 }
 
-static bool
+PH_IN_JOB static bool
 finish_and_commit(Work *work, PhBatch *batch, GError **error)
 {
     ph_batch_restart(batch);
@@ -837,7 +868,7 @@ finish_and_commit(Work *work, PhBatch *batch, GError **error)
     return true;
 }
 
-static void
+PH_IN_JOB static void
 tell_views(Work *work)
 {
     for (unsigned i = 0; i < work->mailboxes->len; i++) {
@@ -855,7 +886,8 @@ tell_views(Work *work)
 }
 
 bool
-ph_batch_commit_blocking(PhLease *lease, PhDelivery *const *deliveries, unsigned count, GError **error)
+ph_batch_commit_blocking(
+    PhLease *lease, PhDelivery *const *deliveries, unsigned count, GError **error)
 {
     Work work;
     work_init(&work, lease, deliveries, count);

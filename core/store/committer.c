@@ -1,9 +1,10 @@
 /* committer.c - the threads that write deliveries, what waits in one transaction
  *
- * Hard here: an answer must never be wrong. A batch that failed with an SQL error was rolled back, so its deliveries are
- * run again, each alone. A batch whose connection broke is run again on a new one, with the same message ids, until the
- * database answers or the patience of its deliveries has passed; then they are told UNAVAILABLE, or, when a COMMIT
- * was on its way, TEMPORARY, because nobody knows.
+ * Hard here: an answer must never be wrong. A batch that failed with an SQL error was rolled back,
+ * so its deliveries are run again, each alone. A batch whose connection broke is run again on a new
+ * one, with the same message ids, until the database answers or the patience of its deliveries has
+ * passed; then they are told UNAVAILABLE, or, when a COMMIT was on its way, TEMPORARY, because
+ * nobody knows.
  */
 #include "store/committer.h"
 
@@ -41,7 +42,7 @@ count_batch(Committer *committer, unsigned n_delivered)
     ph_mutex_unlock(&committer->lock);
 }
 
-/* -- giving up -------------------------------------------------------------------------------------------------- */
+/* -- giving up --------------------------------------------------------------------------------- */
 
 static bool
 is_overdue(const PhDelivery *delivery)
@@ -89,7 +90,7 @@ drop_overdue_waiting(Committer *committer)
     }
 }
 
-/* -- connection --------------------------------------------------------------------------------------------------- */
+/* -- connection -------------------------------------------------------------------------------- */
 
 static bool
 draw_ids(PhDelivery *delivery)
@@ -105,15 +106,15 @@ draw_ids(PhDelivery *delivery)
 }
 
 /* A working connection and ids for the whole batch. */
-static bool
+PH_IN_JOB static bool
 make_ready(Committer *committer, GPtrArray *batch)
 {
     g_autoptr(GError) error = NULL;
     if (committer->lease != NULL && committer->lease->lost)
         g_clear_pointer(&committer->lease, ph_lease_free);
     if (committer->lease == NULL) {
-        committer->lease
-            = ph_lease_new_private_blocking(ph_store_settings()->conninfo, ph_monotonic_us() + 2000000, &error);
+        committer->lease = ph_lease_new_private_blocking(
+            ph_store_settings()->conninfo, ph_monotonic_us() + 2000000, &error);
         if (committer->lease == NULL) {
             ph_leases_note_error(error->message);
             return false;
@@ -131,7 +132,7 @@ make_ready(Committer *committer, GPtrArray *batch)
     return true;
 }
 
-/* -- a batch ------------------------------------------------------------------------------------------------------- */
+/* -- a batch ----------------------------------------------------------------------------------- */
 
 static void
 finish_batch(GPtrArray *batch)
@@ -156,12 +157,13 @@ typedef enum Attempt {
     ATTEMPT_REFUSED,  /* an SQL error; rolled back */
 } Attempt;
 
-static Attempt
+PH_IN_JOB static Attempt
 attempt(Committer *committer, GPtrArray *batch, GError **error)
 {
     if (!make_ready(committer, batch))
         return ATTEMPT_LOST;
-    if (ph_batch_commit_blocking(committer->lease, (PhDelivery *const *)batch->pdata, batch->len, error)) {
+    if (ph_batch_commit_blocking(
+            committer->lease, (PhDelivery *const *)batch->pdata, batch->len, error)) {
         count_batch(committer, batch->len);
         return ATTEMPT_DONE;
     }
@@ -170,12 +172,14 @@ attempt(Committer *committer, GPtrArray *batch, GError **error)
             ((PhDelivery *)batch->pdata[i])->outcome_unknown = true;
         return ATTEMPT_LOST;
     }
-    /* The server itself may say that it shuts down, and be rolled back: that is an absence, not a refusal. */
+    /* The server itself may say that it shuts down, and be rolled back: that is an absence, not a
+     * refusal. */
     if (g_error_matches(*error, PH_ERROR, PH_ERROR_UNAVAILABLE)) {
         committer->lease->lost = true;
         return ATTEMPT_LOST;
     }
-    return g_error_matches(*error, PH_ERROR, PH_ERROR_TEMPORARY) ? ATTEMPT_DEADLOCK : ATTEMPT_REFUSED;
+    return g_error_matches(*error, PH_ERROR, PH_ERROR_TEMPORARY) ? ATTEMPT_DEADLOCK
+                                                                 : ATTEMPT_REFUSED;
 }
 
 static void run_batch(Committer *committer, GPtrArray *batch);
@@ -193,7 +197,7 @@ run_each_alone(Committer *committer, GPtrArray *batch)
 }
 
 /* Ends with all deliveries finished and the batch empty. */
-static void
+PH_IN_JOB static void
 run_batch(Committer *committer, GPtrArray *batch)
 {
     int64_t wait_us = RETRY_FIRST_US;
@@ -262,7 +266,7 @@ committer_main(void *data)
     return NULL;
 }
 
-/* -- from outside ---------------------------------------------------------------------------------------------------- */
+/* -- from outside ------------------------------------------------------------------------------ */
 
 void
 ph_committers_submit(PhDelivery *delivery)

@@ -1,8 +1,10 @@
 /* committer.h - a delivery from the inside
  *
- * Shape:    one PhDelivery is one message and its targets. It has a message row in each account that it goes to; the
- *           ids of these rows are drawn once, before the first attempt, and tell a later one what was committed.
- * Threads:  the submitter's until it is submitted, then the committer's until its results are there.
+ * Shape:    one PhDelivery is one message and its targets. It has a message row in each account
+ *           that it goes to; the ids of these rows are drawn once, before the first attempt, and
+ *           tell a later one what was committed.
+ * Threads:  the submitter's until it is submitted, then the committer's until its results are
+ *           there.
  */
 #pragma once
 
@@ -35,10 +37,10 @@ struct PhDelivery {
     PhRef ref;
     PhDeliveryMode mode;
     PhSummary *summary;
-    GBytes *data; /* frames */
-    GArray *ends; /* int32_t */
-    GArray *targets; /* PhTargetState */
-    GArray *copies;  /* PhMessageCopy, one an account, ascending */
+    GBytes *data;         /* frames */
+    GArray *ends;         /* int32_t */
+    GArray *targets;      /* PhTargetState */
+    GArray *copies;       /* PhMessageCopy, one an account, ascending */
     int64_t submitted_us; /* monotonic */
     bool outcome_unknown; /* a COMMIT was sent and its answer did not arrive */
 
@@ -79,6 +81,7 @@ void ph_delivery_finish(PhDelivery *delivery);
 /* Queues for a committer. */
 void ph_committers_submit(PhDelivery *delivery);
 
-/* Runs a batch in one transaction and writes the results of its deliveries. False: an error is set and no result is
- * written (see `lease->lost`, `lease->commit_sent`). */
-PH_IN_JOB bool ph_batch_commit_blocking(PhLease *lease, PhDelivery *const *deliveries, unsigned count, GError **error);
+/* Runs a batch in one transaction and writes the results of its deliveries. False: an error is set
+ * and no result is written (see `lease->lost`, `lease->commit_sent`). */
+PH_IN_JOB bool ph_batch_commit_blocking(
+    PhLease *lease, PhDelivery *const *deliveries, unsigned count, GError **error);

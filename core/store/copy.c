@@ -1,7 +1,7 @@
 /* copy.c - COPY and MOVE
  *
- * A copy is a row of membership; the message and its body are shared. Both mailboxes' state rows are locked in order
- * before anything is read, then the usage row of the account that gains.
+ * A copy is a row of membership; the message and its body are shared. Both mailboxes' state rows
+ * are locked in order before anything is read, then the usage row of the account that gains.
  */
 #include "store/view.h"
 
@@ -41,7 +41,8 @@ static const PhStatement lock_usage = {
     "SELECT bytes, messages, quota_bytes, quota_messages FROM usage WHERE account_id = $1::bigint FOR UPDATE",
 };
 
-/* $6 and $7: keyword bits of the source and what they are in the target. $8: first UID, $9: modseq of the target. */
+/* $6 and $7: keyword bits of the source and what they are in the target. $8: first UID, $9: modseq
+ * of the target. */
 static const PhStatement copy_rows = {
     "copy-rows",
     "WITH source AS (\n"
@@ -150,7 +151,8 @@ take_states(Copy *copy, const PGresult *rows, GError **error)
         }
     }
     if (!source || !target)
-        g_set_error(error, PH_ERROR, PH_ERROR_NOT_FOUND, source ? "the target mailbox is missing" : "no such mailbox");
+        g_set_error(error, PH_ERROR, PH_ERROR_NOT_FOUND,
+            source ? "the target mailbox is missing" : "no such mailbox");
     return source && target;
 }
 
@@ -161,14 +163,14 @@ check_quota(const Copy *copy, const PGresult *rows, GError **error)
         return true;
     int64_t quota_bytes = ph_cell_int64(rows, 0, 2);
     int64_t quota_messages = ph_cell_int64(rows, 0, 3);
-    bool over = (quota_bytes > 0 && ph_cell_int64(rows, 0, 0) + copy->bytes > quota_bytes)
-        || (quota_messages > 0 && ph_cell_int64(rows, 0, 1) + copy->count > quota_messages);
+    bool over = (quota_bytes > 0 && ph_cell_int64(rows, 0, 0) + copy->bytes > quota_bytes) ||
+                (quota_messages > 0 && ph_cell_int64(rows, 0, 1) + copy->count > quota_messages);
     if (over)
         g_set_error(error, PH_ERROR, PH_ERROR_LIMIT, "the account is over its quota");
     return !over;
 }
 
-static bool
+PH_IN_JOB static bool
 look(Copy *copy, GError **error)
 {
     g_auto(PhBatch) batch;
@@ -183,7 +185,8 @@ look(Copy *copy, GError **error)
     ph_param_mailbox(ph_batch_add(&batch, &ph_sql_read_keywords), copy->source);
     ph_param_mailbox(ph_batch_add(&batch, &ph_sql_read_keywords), copy->target);
     ph_param_int64(ph_batch_add(&batch, &lock_usage), copy->target.account_id);
-    if (!ph_batch_run_blocking(copy->lease, &batch, 0, error) || !take_states(copy, ph_batch_result(&batch, 1), error))
+    if (!ph_batch_run_blocking(copy->lease, &batch, 0, error) ||
+        !take_states(copy, ph_batch_result(&batch, 1), error))
         return false;
     const PGresult *measured = ph_batch_result(&batch, 2);
     copy->count = ph_cell_int64(measured, 0, 0);
@@ -192,7 +195,8 @@ look(Copy *copy, GError **error)
     copy->source_keywords = ph_keywords_from(ph_batch_result(&batch, 3));
     copy->target_keywords = ph_keywords_from(ph_batch_result(&batch, 4));
     if (copy->target_uid_next + copy->count > UID_MAX) {
-        g_set_error(error, PH_ERROR, PH_ERROR_LIMIT, "the mailbox has no more numbers for messages");
+        g_set_error(
+            error, PH_ERROR, PH_ERROR_LIMIT, "the mailbox has no more numbers for messages");
         return false;
     }
     return check_quota(copy, ph_batch_result(&batch, 5), error);
@@ -283,7 +287,7 @@ set_copy(const PhUidSet *set)
     return copy;
 }
 
-static void
+PH_IN_JOB static void
 tell(Copy *copy, const PGresult *rows, const PhCopyResult *result)
 {
     PhViewDelta *delta = ph_view_delta_new(copy->target);
@@ -304,7 +308,7 @@ tell(Copy *copy, const PGresult *rows, const PhCopyResult *result)
     ph_views_apply_blocking(delta, copy->lease);
 }
 
-static PhCopyResult *
+PH_IN_JOB static PhCopyResult *
 run(Copy *copy, GError **error)
 {
     if (!look(copy, error))
@@ -325,12 +329,12 @@ run(Copy *copy, GError **error)
 }
 
 PhCopyResult *
-ph_mailbox_copy_blocking(int64_t actor_id, PhMailboxKey source, const PhUidSet *uids, PhMailboxKey target, bool move,
-    int64_t deadline_us, GError **error)
+ph_mailbox_copy_blocking(int64_t actor_id, PhMailboxKey source, const PhUidSet *uids,
+    PhMailboxKey target, bool move, int64_t deadline_us, GError **error)
 {
-    if (!ph_right_check(actor_id, source.account_id, PH_RIGHT_READ, error)
-        || !ph_right_check(actor_id, target.account_id, PH_RIGHT_INSERT, error)
-        || (move && !ph_right_check(actor_id, source.account_id, PH_RIGHT_EXPUNGE, error)))
+    if (!ph_right_check(actor_id, source.account_id, PH_RIGHT_READ, error) ||
+        !ph_right_check(actor_id, target.account_id, PH_RIGHT_INSERT, error) ||
+        (move && !ph_right_check(actor_id, source.account_id, PH_RIGHT_EXPUNGE, error)))
         return NULL;
     /* The rights allow one account only, so that the message row is shared. */
     g_assert(source.account_id == target.account_id);

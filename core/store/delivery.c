@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* -- preparing ---------------------------------------------------------------------------------------------- */
+/* -- preparing --------------------------------------------------------------------------------- */
 
 static bool
 read_spool(const PhSpool *spool, PhOutlineBuilder *builder, PhFrameWriter *writer, GError **error)
@@ -89,7 +89,7 @@ ph_delivery_weight(const PhDelivery *delivery)
     return g_bytes_get_size(delivery->data) * MAX(delivery->copies->len, 1);
 }
 
-/* -- targets ------------------------------------------------------------------------------------------------ */
+/* -- targets ----------------------------------------------------------------------------------- */
 
 /* Where the account's copy is, or would be. */
 static unsigned
@@ -119,7 +119,8 @@ static void
 add_copy(PhDelivery *delivery, int64_t account_id)
 {
     unsigned place = place_of(delivery, account_id);
-    if (place < delivery->copies->len && ph_delivery_copy(delivery, place)->account_id == account_id)
+    if (place < delivery->copies->len &&
+        ph_delivery_copy(delivery, place)->account_id == account_id)
         return;
     PhMessageCopy copy = { .account_id = account_id };
     g_array_insert_val(delivery->copies, place, copy);
@@ -130,7 +131,8 @@ ph_delivery_add_target(PhDelivery *delivery, const PhDeliveryTarget *target)
 {
     for (unsigned i = 0; i < delivery->targets->len; i++) {
         const PhMailboxKey *known = &ph_delivery_target(delivery, i)->mailbox;
-        if (known->account_id == target->mailbox.account_id && known->mailbox_id == target->mailbox.mailbox_id)
+        if (known->account_id == target->mailbox.account_id &&
+            known->mailbox_id == target->mailbox.mailbox_id)
             return i;
     }
     PhTargetState state = {
@@ -151,7 +153,7 @@ ph_delivery_target_count(const PhDelivery *delivery)
     return delivery->targets->len;
 }
 
-/* -- results ------------------------------------------------------------------------------------------------ */
+/* -- results ----------------------------------------------------------------------------------- */
 
 const PhDeliveryResult *
 ph_delivery_result(const PhDelivery *delivery, unsigned index)
@@ -215,7 +217,7 @@ ph_delivery_finish(PhDelivery *delivery)
     ph_delivery_free(delivery);
 }
 
-/* -- submitting --------------------------------------------------------------------------------------------- */
+/* -- submitting -------------------------------------------------------------------------------- */
 
 void
 ph_delivery_submit(PhDelivery *delivery, PhTask *task, PhDeliveryDone done, void *data)

@@ -32,7 +32,7 @@ ph_domain_free(PhDomain *domain)
     g_free(domain);
 }
 
-/* -- addresses ---------------------------------------------------------------------------------------------- */
+/* -- addresses --------------------------------------------------------------------------------- */
 
 void
 ph_address_key_free(PhAddressKey *key)
@@ -51,12 +51,14 @@ ph_address_key_new(const char *address, GError **error)
     g_autoptr(PhPath) path = NULL;
     g_autoptr(PhAddressKey) key = g_new0(PhAddressKey, 1);
     PhPathStatus status = ph_address_parse(address, strlen(address), &path);
-    if (status == PH_PATH_OK && !path->is_literal && path->local[0] != '\0' && path->domain[0] != '\0') {
+    if (status == PH_PATH_OK && !path->is_literal && path->local[0] != '\0' &&
+        path->domain[0] != '\0') {
         key->local = ph_local_normalize(path->local);
         key->domain_ascii = ph_domain_to_ascii(path->domain);
         key->whole = ph_address_normalize(path->local, path->domain);
     }
-    if (key->local == NULL || key->domain_ascii == NULL || key->whole == NULL || strlen(key->whole) > 254) {
+    if (key->local == NULL || key->domain_ascii == NULL || key->whole == NULL ||
+        strlen(key->whole) > 254) {
         g_autofree char *shown = g_strndup(address, 100);
         g_set_error(error, PH_ERROR, PH_ERROR_SYNTAX, "\"%s\" is not a mail address", shown);
         return NULL;
@@ -78,7 +80,7 @@ ph_address_key_from_whole(const char *whole)
     return key;
 }
 
-/* -- tenants ------------------------------------------------------------------------------------------------ */
+/* -- tenants ----------------------------------------------------------------------------------- */
 
 static const PhStatement add_tenant = {
     "tenant-add",
@@ -86,7 +88,8 @@ static const PhStatement add_tenant = {
 };
 
 bool
-ph_tenant_add_blocking(const char *name, int64_t deadline_us, int64_t *tenant_id_out, GError **error)
+ph_tenant_add_blocking(
+    const char *name, int64_t deadline_us, int64_t *tenant_id_out, GError **error)
 {
     if (name[0] == '\0' || strlen(name) > 255) {
         g_set_error(error, PH_ERROR, PH_ERROR_SYNTAX, "a tenant's name has 1 to 255 bytes");
@@ -110,7 +113,7 @@ ph_tenant_add_blocking(const char *name, int64_t deadline_us, int64_t *tenant_id
     return true;
 }
 
-/* -- domains ------------------------------------------------------------------------------------------------ */
+/* -- domains ----------------------------------------------------------------------------------- */
 
 static const PhStatement add_domain = {
     "domain-add",
@@ -133,8 +136,9 @@ normalise_domain(const char *name, char **utf8_out, char **ascii_out, GError **e
     /* The grammar of a domain in an address is the one to keep. */
     g_autofree char *probe = ascii != NULL ? g_strconcat("x@", ascii, NULL) : NULL;
     g_autoptr(PhPath) path = NULL;
-    if (utf8 == NULL || probe == NULL || ph_address_parse(probe, strlen(probe), &path) != PH_PATH_OK
-        || path->is_literal || strlen(ascii) > 253) {
+    if (utf8 == NULL || probe == NULL ||
+        ph_address_parse(probe, strlen(probe), &path) != PH_PATH_OK || path->is_literal ||
+        strlen(ascii) > 253) {
         g_autofree char *shown = g_strndup(name, 100);
         g_set_error(error, PH_ERROR, PH_ERROR_SYNTAX, "\"%s\" is not a domain name", shown);
         return false;
@@ -153,8 +157,8 @@ ph_domain_key(const char *name, GError **error)
 }
 
 bool
-ph_domain_add_blocking(
-    const char *name, int64_t tenant_id, int64_t deadline_us, int64_t *domain_id_out, GError **error)
+ph_domain_add_blocking(const char *name, int64_t tenant_id, int64_t deadline_us,
+    int64_t *domain_id_out, GError **error)
 {
     g_autofree char *utf8 = NULL;
     g_autofree char *ascii = NULL;
@@ -177,7 +181,8 @@ ph_domain_add_blocking(
         if (exists)
             g_set_error(error, PH_ERROR, PH_ERROR_CONFLICT, "domain \"%s\" exists", utf8);
         else
-            g_set_error(error, PH_ERROR, PH_ERROR_NOT_FOUND, "no tenant %" G_GINT64_FORMAT, tenant_id);
+            g_set_error(
+                error, PH_ERROR, PH_ERROR_NOT_FOUND, "no tenant %" G_GINT64_FORMAT, tenant_id);
         return false;
     }
     if (domain_id_out != NULL)
@@ -206,7 +211,8 @@ ph_domain_remove_blocking(const char *name, int64_t deadline_us, GError **error)
     g_autoptr(GError) local = NULL;
     if (!ph_batch_run_blocking(lease, &batch, 0, &local)) {
         if (ph_error_code(local) == PH_ERROR_CONFLICT)
-            g_set_error(error, PH_ERROR, PH_ERROR_CONFLICT, "domain \"%s\" still has addresses", utf8);
+            g_set_error(
+                error, PH_ERROR, PH_ERROR_CONFLICT, "domain \"%s\" still has addresses", utf8);
         else
             g_propagate_error(error, g_steal_pointer(&local));
         return false;

@@ -1,14 +1,15 @@
 /* expunge.c - expunging, undelete, and erasing for good
  *
- * Hard here: a body may only go when nothing refers to its message, while COPY, undelete and delivery go on beside. The
- * purge first locks the message rows: whoever adds a reference holds a share lock on the row (the foreign key's), so a
- * look for references after that lock sees all of them. The foreign keys would refuse a mistake.
+ * Hard here: a body may only go when nothing refers to its message, while COPY, undelete and
+ * delivery go on beside. The purge first locks the message rows: whoever adds a reference holds a
+ * share lock on the row (the foreign key's), so a look for references after that lock sees all of
+ * them. The foreign keys would refuse a mistake.
  */
 #include "store/view.h"
 
 #include <string.h>
 
-/* -- expunge ------------------------------------------------------------------------------------------------ */
+/* -- expunge ----------------------------------------------------------------------------------- */
 
 /* 8 is \Deleted. The modseq is read in the statement, which runs after the lock. */
 #define EXPUNGE(from, condition) \
@@ -50,7 +51,7 @@ static const PhStatement expunge_set = {
         "      AND m.uid BETWEEN r.first_uid AND r.last_uid\n"),
 };
 
-static void
+PH_IN_JOB static void
 tell_gone(PhMailboxKey mailbox, const PGresult *rows, PhLease *lease)
 {
     PhViewDelta *delta = ph_view_delta_new(mailbox);
@@ -66,8 +67,8 @@ tell_gone(PhMailboxKey mailbox, const PGresult *rows, PhLease *lease)
 }
 
 bool
-ph_mailbox_expunge_blocking(
-    int64_t actor_id, PhMailboxKey mailbox, const PhUidSet *uids, int64_t deadline_us, GError **error)
+ph_mailbox_expunge_blocking(int64_t actor_id, PhMailboxKey mailbox, const PhUidSet *uids,
+    int64_t deadline_us, GError **error)
 {
     if (!ph_right_check(actor_id, mailbox.account_id, PH_RIGHT_EXPUNGE, error))
         return false;
@@ -83,7 +84,8 @@ ph_mailbox_expunge_blocking(
     if (uids != NULL)
         ph_param_uid_set(params, uids);
     ph_batch_add(&batch, &ph_sql_commit);
-    if (!ph_batch_run_blocking(lease, &batch, 0, error) || !ph_check_mailbox_row(ph_batch_result(&batch, 1), error))
+    if (!ph_batch_run_blocking(lease, &batch, 0, error) ||
+        !ph_check_mailbox_row(ph_batch_result(&batch, 1), error))
         return false;
     const PGresult *gone = ph_batch_result(&batch, 2);
     if (PQntuples(gone) > 0)
@@ -91,7 +93,7 @@ ph_mailbox_expunge_blocking(
     return true;
 }
 
-/* -- undelete ----------------------------------------------------------------------------------------------- */
+/* -- undelete ---------------------------------------------------------------------------------- */
 
 void
 ph_expunged_free(PhExpunged *expunged)
@@ -129,7 +131,8 @@ add_place(PhParams *params, const char *after)
 }
 
 PhPage *
-ph_expunged_list_blocking(int64_t account_id, const char *after, unsigned limit, int64_t deadline_us, GError **error)
+ph_expunged_list_blocking(
+    int64_t account_id, const char *after, unsigned limit, int64_t deadline_us, GError **error)
 {
     g_autoptr(PhLease) lease = ph_store_lease_blocking(deadline_us, error);
     if (lease == NULL)
@@ -154,8 +157,8 @@ ph_expunged_list_blocking(int64_t account_id, const char *after, unsigned limit,
         expunged->mailbox_name = ph_cell_dup(rows, i, 3);
         expunged->size_bytes = ph_cell_int32(rows, i, 4);
         g_free(last);
-        last = g_strdup_printf("%" G_GINT64_FORMAT ":%" G_GINT64_FORMAT ":%u", expunged->expunged_us,
-            ph_cell_int64(rows, i, 5), expunged->uid);
+        last = g_strdup_printf("%" G_GINT64_FORMAT ":%" G_GINT64_FORMAT ":%u",
+            expunged->expunged_us, ph_cell_int64(rows, i, 5), expunged->uid);
         g_ptr_array_add(page->items, expunged);
     }
     ph_page_finish(page, limit, last);
@@ -174,8 +177,8 @@ static const PhStatement find_target = {
     "LIMIT 1",
 };
 
-/* $3, $4: the row of `expunged`; the target's state row is locked. \Deleted does not come back. Keywords only mean
- * something in the mailbox that they were given in. */
+/* $3, $4: the row of `expunged`; the target's state row is locked. \Deleted does not come back.
+ * Keywords only mean something in the mailbox that they were given in. */
 static const PhStatement restore = {
     "expunged-restore",
     "WITH back AS (\n"
@@ -212,7 +215,7 @@ no_such_message(GError **error)
     return false;
 }
 
-static void
+PH_IN_JOB static void
 tell_back(PhMailboxKey mailbox, const PGresult *rows, PhLease *lease)
 {
     PhViewDelta *delta = ph_view_delta_new(mailbox);
@@ -224,7 +227,8 @@ tell_back(PhMailboxKey mailbox, const PGresult *rows, PhLease *lease)
 }
 
 bool
-ph_expunged_restore_blocking(int64_t account_id, int64_t message_id, int64_t deadline_us, GError **error)
+ph_expunged_restore_blocking(
+    int64_t account_id, int64_t message_id, int64_t deadline_us, GError **error)
 {
     g_autoptr(PhLease) lease = ph_store_lease_blocking(deadline_us, error);
     if (lease == NULL)
@@ -264,7 +268,7 @@ ph_expunged_restore_blocking(int64_t account_id, int64_t message_id, int64_t dea
     return true;
 }
 
-/* -- purge -------------------------------------------------------------------------------------------------- */
+/* -- purge ------------------------------------------------------------------------------------- */
 
 /* Rows that an undelete has under way are passed over. */
 static const PhStatement forget_expunged = {
@@ -292,9 +296,11 @@ static const PhStatement lock_messages = {
 
 #define UNREFERENCED(table) \
     "  AND NOT EXISTS (SELECT FROM mailbox_message r\n" \
-    "                  WHERE r.account_id = " table ".account_id AND r.message_id = " table ".message_id)\n" \
+    "                  WHERE r.account_id = " table ".account_id AND r.message_id = " table \
+    ".message_id)\n" \
     "  AND NOT EXISTS (SELECT FROM expunged r\n" \
-    "                  WHERE r.account_id = " table ".account_id AND r.message_id = " table ".message_id)"
+    "                  WHERE r.account_id = " table ".account_id AND r.message_id = " table \
+    ".message_id)"
 
 static const PhStatement erase_bodies = {
     "purge-bodies",
@@ -324,7 +330,8 @@ add_ids(PhParams *params, const PGresult *rows)
 }
 
 bool
-ph_purge_blocking(int64_t before_us, unsigned limit, int64_t deadline_us, unsigned *n_out, GError **error)
+ph_purge_blocking(
+    int64_t before_us, unsigned limit, int64_t deadline_us, unsigned *n_out, GError **error)
 {
     g_autoptr(PhLease) lease = ph_store_lease_blocking(deadline_us, error);
     if (lease == NULL)

@@ -1,7 +1,8 @@
 /* flags.c - changing flags and keywords
  *
- * The lock on the state row is held before the rows are read, so what is read is the latest and nobody else changes it.
- * Only rows that differ are written; a request that changes nothing leaves the modseq alone.
+ * The lock on the state row is held before the rows are read, so what is read is the latest and
+ * nobody else changes it. Only rows that differ are written; a request that changes nothing leaves
+ * the modseq alone.
  */
 #include "store/view.h"
 
@@ -36,7 +37,8 @@ static const PhStatement find_modified = {
     "ORDER BY m.uid",
 };
 
-/* $6 clears and $7 sets flags, $8 and $9 keywords; $10 is the new modseq. 1 is \Seen, 8 is \Deleted. */
+/* $6 clears and $7 sets flags, $8 and $9 keywords; $10 is the new modseq. 1 is \Seen, 8 is
+ * \Deleted. */
 static const PhStatement change = {
     "flags-change",
     "WITH changed AS (\n"
@@ -88,7 +90,8 @@ ph_check_mailbox_row(const PGresult *rows, GError **error)
 
 /* Bits of the named keywords. When flags are taken away, unknown names are passed over. */
 static bool
-find_bits(GPtrArray *keywords, const PhFlagRequest *request, uint64_t *bits_out, uint64_t *new_out, GError **error)
+find_bits(GPtrArray *keywords, const PhFlagRequest *request, uint64_t *bits_out, uint64_t *new_out,
+    GError **error)
 {
     uint64_t bits = 0;
     uint64_t new_bits = 0;
@@ -102,7 +105,8 @@ find_bits(GPtrArray *keywords, const PhFlagRequest *request, uint64_t *bits_out,
             continue;
         int bit = ph_keyword_bit(keywords, *name, &is_new);
         if (bit < 0) {
-            g_set_error(error, PH_ERROR, PH_ERROR_LIMIT, "the mailbox has no room for another keyword");
+            g_set_error(
+                error, PH_ERROR, PH_ERROR_LIMIT, "the mailbox has no room for another keyword");
             return false;
         }
         bits |= UINT64_C(1) << bit;
@@ -114,7 +118,8 @@ find_bits(GPtrArray *keywords, const PhFlagRequest *request, uint64_t *bits_out,
 }
 
 void
-ph_batch_add_keywords(PhBatch *batch, PhMailboxKey mailbox, const GPtrArray *keywords, uint64_t bits)
+ph_batch_add_keywords(
+    PhBatch *batch, PhMailboxKey mailbox, const GPtrArray *keywords, uint64_t bits)
 {
     g_auto(PhSqlArray) numbers;
     g_auto(PhSqlArray) names;
@@ -133,8 +138,8 @@ ph_batch_add_keywords(PhBatch *batch, PhMailboxKey mailbox, const GPtrArray *key
 }
 
 static void
-add_change(PhBatch *batch, PhMailboxKey mailbox, const PhUidSet *uids, const PhFlagRequest *request, uint64_t bits,
-    int64_t modseq)
+add_change(PhBatch *batch, PhMailboxKey mailbox, const PhUidSet *uids, const PhFlagRequest *request,
+    uint64_t bits, int64_t modseq)
 {
     const uint32_t flags = request->flags & PH_FLAGS_ALL;
     uint32_t clear = 0;
@@ -174,8 +179,9 @@ uids_from(const PGresult *rows)
     return set;
 }
 
-static void
-tell(PhMailboxKey mailbox, const PGresult *state, const PGresult *changed, GPtrArray *new_keywords, PhLease *lease)
+PH_IN_JOB static void
+tell(PhMailboxKey mailbox, const PGresult *state, const PGresult *changed, GPtrArray *new_keywords,
+    PhLease *lease)
 {
     PhViewDelta *delta = ph_view_delta_new(mailbox);
     delta->uid_validity = (uint32_t)ph_cell_int64(state, 0, 0);
@@ -200,7 +206,8 @@ ph_mailbox_change_flags_blocking(int64_t actor_id, PhMailboxKey mailbox, const P
     ph_batch_add(&look, &ph_sql_begin);
     ph_param_mailbox(ph_batch_add(&look, &ph_sql_lock_state), mailbox);
     ph_param_mailbox(ph_batch_add(&look, &ph_sql_read_keywords), mailbox);
-    if (!ph_batch_run_blocking(lease, &look, 0, error) || !ph_check_mailbox_row(ph_batch_result(&look, 1), error))
+    if (!ph_batch_run_blocking(lease, &look, 0, error) ||
+        !ph_check_mailbox_row(ph_batch_result(&look, 1), error))
         return false;
     const PGresult *state = ph_batch_result(&look, 1);
     g_autoptr(GPtrArray) keywords = ph_keywords_from(ph_batch_result(&look, 2));
@@ -227,7 +234,8 @@ ph_mailbox_change_flags_blocking(int64_t actor_id, PhMailboxKey mailbox, const P
     if (!ph_batch_run_blocking(lease, &batch, 0, error))
         return false;
     if (modified_out != NULL)
-        *modified_out = is_conditional ? uids_from(ph_batch_result(&batch, modified)) : ph_uid_set_new();
+        *modified_out =
+            is_conditional ? uids_from(ph_batch_result(&batch, modified)) : ph_uid_set_new();
     const PGresult *rows = ph_batch_result(&batch, changed);
     if (PQntuples(rows) > 0)
         tell(mailbox, state, rows, new_bits != 0 ? g_steal_pointer(&keywords) : NULL, lease);

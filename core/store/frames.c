@@ -44,9 +44,11 @@ end_frame(PhFrameWriter *writer, const void *raw, size_t length, GError **error)
     size_t before = writer->data->len;
     size_t bound = ZSTD_compressBound(length);
     g_byte_array_set_size(writer->data, (guint)(before + bound));
-    size_t n = ZSTD_compressCCtx(writer->context, writer->data->data + before, bound, raw, length, LEVEL);
+    size_t n =
+        ZSTD_compressCCtx(writer->context, writer->data->data + before, bound, raw, length, LEVEL);
     if (ZSTD_isError(n)) {
-        g_set_error(error, PH_ERROR, PH_ERROR_INTERNAL, "compress a message: %s", ZSTD_getErrorName(n));
+        g_set_error(
+            error, PH_ERROR, PH_ERROR_INTERNAL, "compress a message: %s", ZSTD_getErrorName(n));
         return false;
     }
     g_byte_array_set_size(writer->data, (guint)(before + n));

@@ -1,6 +1,7 @@
 /* internal.h - what the files of core/store share with each other and with nobody else
  *
- * Shape:    the settings of the open store, the pool's inner side, message ids, news for other nodes, faults.
+ * Shape:    the settings of the open store, the pool's inner side, message ids, news for other
+ *           nodes, faults.
  * Threads:  as each group says.
  */
 #pragma once
@@ -10,7 +11,7 @@
 #include "posthouse/mailbox.h"
 #include "store/sql.h"
 
-/* -- the open store (store.c) ------------------------------------------------------------------------------------ */
+/* -- the open store (store.c) ------------------------------------------------------------------ */
 
 typedef struct PhStoreSettings {
     char *conninfo;
@@ -31,7 +32,7 @@ typedef struct PhStoreSettings {
 /* Null while no store is open. Constant while one is. */
 const PhStoreSettings *ph_store_settings(void);
 
-/* -- pool (pool.c) ------------------------------------------------------------------------------------------------- */
+/* -- pool (pool.c) ----------------------------------------------------------------------------- */
 
 void ph_leases_open(const PhStoreSettings *settings);
 void ph_leases_close(void);
@@ -45,7 +46,7 @@ void ph_leases_note_error(const char *message);
 PH_IN_JOB bool ph_lease_reconnect_blocking(PhLease *lease, GError **error);
 void ph_lease_roll_back(PhLease *lease);
 
-/* -- node (node.c) --------------------------------------------------------------------------------------------------- */
+/* -- node (node.c) ----------------------------------------------------------------------------- */
 
 void ph_node_open(void);
 /* Makes sure that this process has a node number and that its lease runs on. */
@@ -55,7 +56,7 @@ int ph_node_id(void);
 /* 0 while there is no node number. */
 int64_t ph_message_id_draw(void);
 
-/* -- notifier and listener (notifier.c) -------------------------------------------------------------------------------- */
+/* -- notifier and listener (notifier.c) -------------------------------------------------------- */
 
 void ph_notifier_start(void);
 void ph_notifier_stop(void);
@@ -65,7 +66,7 @@ void ph_notifier_tell(PhStoreNews news, int64_t number);
 /* A view lags behind a commit of this process and no caller waits for it. */
 void ph_notifier_refresh(PhMailboxKey mailbox);
 
-/* -- rights (rights.c) --------------------------------------------------------------------------------------------------- */
+/* -- rights (rights.c) ------------------------------------------------------------------------- */
 
 typedef enum PhRight {
     PH_RIGHT_SEE,    /* that it exists, its counts */
@@ -73,23 +74,23 @@ typedef enum PhRight {
     PH_RIGHT_FLAGS,  /* change flags */
     PH_RIGHT_INSERT, /* copy into it */
     PH_RIGHT_EXPUNGE,
-    PH_RIGHT_ADMIN,  /* create below it, rename, delete */
+    PH_RIGHT_ADMIN, /* create below it, rename, delete */
 } PhRight;
 
 /* The one function that decides. NOT_FOUND for what the actor may not see, DENIED for the rest. */
 bool ph_right_check(int64_t actor_id, int64_t owner_id, PhRight right, GError **error);
 
-/* -- keywords (keyword.c) ---------------------------------------------------------------------------------------------------- */
+/* -- keywords (keyword.c) ---------------------------------------------------------------------- */
 
 /* An IMAP atom of at most PH_KEYWORD_MAX_BYTES bytes. */
 bool ph_keyword_is_valid(const char *name);
-/* The bit of a name, without regard to case, in an array by bit; a free bit is given to a new one. -1: malformed, or no
- * room. */
+/* The bit of a name, without regard to case, in an array by bit; a free bit is given to a new one.
+ * -1: malformed, or no room. */
 int ph_keyword_bit(GPtrArray *keywords, const char *name, bool *is_new_out);
 
 bool ph_keyword_is_known(const GPtrArray *keywords, const char *name);
 
-/* -- pieces of changes (flags.c) -------------------------------------------------------------------------------------------- */
+/* -- pieces of changes (flags.c) --------------------------------------------------------------- */
 
 /* Locks the state row: uid_validity, uid_next, modseq. */
 extern const PhStatement ph_sql_lock_state;
@@ -100,19 +101,21 @@ void ph_param_mailbox(PhParams *params, PhMailboxKey mailbox);
 /* NOT_FOUND when there is no row. */
 bool ph_check_mailbox_row(const PGresult *rows, GError **error);
 /* Writes the keywords of `bits`, which are new. */
-void ph_batch_add_keywords(PhBatch *batch, PhMailboxKey mailbox, const GPtrArray *keywords, uint64_t bits);
+void ph_batch_add_keywords(
+    PhBatch *batch, PhMailboxKey mailbox, const GPtrArray *keywords, uint64_t bits);
 
-/* -- faults (fault.c) ------------------------------------------------------------------------------------------------------ */
+/* -- faults (fault.c) -------------------------------------------------------------------------- */
 
 #ifdef PH_TEST_POINTS
-/* True when the named point is to fail now. PH_FAULT="point:n[,point:n]" in the environment: the n-th passage. */
+/* True when the named point is to fail now. PH_FAULT="point:n[,point:n]" in the environment: the
+ * n-th passage. */
 bool ph_fault(const char *point);
 void ph_fault_arm(const char *point, unsigned passage);
 #else
 #define ph_fault(point) false
 #endif
 
-/* -- small things ------------------------------------------------------------------------------------------------------------ */
+/* -- small things ------------------------------------------------------------------------------ */
 
 /* Two arrays for `unnest(first, last)`. */
 void ph_param_uid_set(PhParams *params, const PhUidSet *set);
@@ -120,26 +123,27 @@ bool ph_uid_set_overlaps(const PhUidSet *set, uint32_t first, uint32_t last);
 /* UIDs from pairs (first, last, ...), as mailbox_change holds them. */
 void ph_uid_set_add_pairs(PhUidSet *set, const GArray *pairs);
 
-/* -- committers (committer.c) -------------------------------------------------------------------------------------------------- */
+/* -- committers (committer.c) ------------------------------------------------------------------ */
 
 void ph_committers_start(void);
 /* Waits until what was submitted has its result. */
 void ph_committers_stop(void);
 void ph_committers_status(PhStoreStatus *status);
 
-/* -- open mailboxes (view-table.c) ------------------------------------------------------------------------------------------------ */
+/* -- open mailboxes (view-table.c) ------------------------------------------------------------- */
 
 void ph_view_table_open(void);
 void ph_view_table_close(void);
 void ph_view_table_status(PhStoreStatus *status);
-/* A mailbox of this name and UIDVALIDITY is no more: sessions must leave it, here and on other nodes. */
+/* A mailbox of this name and UIDVALIDITY is no more: sessions must leave it, here and on other
+ * nodes. */
 void ph_views_gone(PhMailboxKey mailbox);
 
-/* -- spool (spool.c) ------------------------------------------------------------------------------------------------------------------ */
+/* -- spool (spool.c) --------------------------------------------------------------------------- */
 
 void ph_spool_configure(const char *folder, size_t total_bytes);
 
-/* -- addresses (domain.c) --------------------------------------------------------------------------------------------------------------- */
+/* -- addresses (domain.c) ---------------------------------------------------------------------- */
 
 /* An address as the tables know it. */
 typedef struct PhAddressKey {
@@ -163,7 +167,7 @@ extern const PhStatement ph_sql_find_account;
 /* Sets `next` of a page that is full, from the last item's name. */
 void ph_page_finish(PhPage *page, unsigned limit, const char *last);
 
-/* -- making accounts (mailbox.c) ----------------------------------------------------------------------------------------------------------- */
+/* -- making accounts (mailbox.c) --------------------------------------------------------------- */
 
 /* Adds what makes the standard mailboxes of the account of parameter 1. */
 void ph_mailbox_add_standard(PhBatch *batch, int64_t account_id);

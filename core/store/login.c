@@ -1,7 +1,7 @@
 /* login.c - credentials of accounts and operators
  *
- * Every change raises the version of its account or operator in the same transaction, so that a cache that compares
- * versions can never be right for long with an old password.
+ * Every change raises the version of its account or operator in the same transaction, so that a
+ * cache that compares versions can never be right for long with an old password.
  */
 #include "store/internal.h"
 
@@ -30,7 +30,7 @@ ph_login_record_free(PhLoginRecord *record)
     g_free(record);
 }
 
-/* -- reading ------------------------------------------------------------------------------------------------ */
+/* -- reading ----------------------------------------------------------------------------------- */
 
 static const PhStatement find_credentials = {
     "login-credentials",
@@ -63,7 +63,7 @@ not_found(const char *login, GError **error)
     return NULL;
 }
 
-static PhLoginRecord *
+PH_IN_JOB static PhLoginRecord *
 read_account(PhLease *lease, const char *login, GError **error)
 {
     g_autoptr(PhAddressKey) key = ph_address_key_new(login, NULL);
@@ -101,7 +101,7 @@ read_account(PhLease *lease, const char *login, GError **error)
     return record;
 }
 
-static PhLoginRecord *
+PH_IN_JOB static PhLoginRecord *
 read_operator(PhLease *lease, const char *login, GError **error)
 {
     g_auto(PhBatch) batch;
@@ -140,10 +140,11 @@ ph_login_record_blocking(const char *login, int64_t deadline_us, GError **error)
         return NULL;
     if (!is_plausible(login))
         return not_found(login, error);
-    return strchr(login, '@') != NULL ? read_account(lease, login, error) : read_operator(lease, login, error);
+    return strchr(login, '@') != NULL ? read_account(lease, login, error)
+                                      : read_operator(lease, login, error);
 }
 
-/* -- passwords ---------------------------------------------------------------------------------------------- */
+/* -- passwords --------------------------------------------------------------------------------- */
 
 static const PhStatement raise_by_address = {
     "login-raise",
@@ -167,7 +168,7 @@ static const PhStatement put_operator_password = {
     "UPDATE operator SET verifier = $2::text, version = version + 1 WHERE name = $1::text",
 };
 
-static bool
+PH_IN_JOB static bool
 set_account_password(PhLease *lease, const char *login, const char *verifier, GError **error)
 {
     g_autoptr(PhAddressKey) key = ph_address_key_new(login, error);
@@ -200,7 +201,7 @@ set_account_password(PhLease *lease, const char *login, const char *verifier, GE
     return true;
 }
 
-static bool
+PH_IN_JOB static bool
 set_operator_password(PhLease *lease, const char *login, const char *verifier, GError **error)
 {
     g_auto(PhBatch) batch;
@@ -219,7 +220,8 @@ set_operator_password(PhLease *lease, const char *login, const char *verifier, G
 }
 
 bool
-ph_password_set_blocking(const char *login, const char *verifier, int64_t deadline_us, GError **error)
+ph_password_set_blocking(
+    const char *login, const char *verifier, int64_t deadline_us, GError **error)
 {
     g_autoptr(PhLease) lease = ph_store_lease_blocking(deadline_us, error);
     if (lease == NULL)
@@ -228,7 +230,7 @@ ph_password_set_blocking(const char *login, const char *verifier, int64_t deadli
                                       : set_operator_password(lease, login, verifier, error);
 }
 
-/* -- app passwords ------------------------------------------------------------------------------------------ */
+/* -- app passwords ----------------------------------------------------------------------------- */
 
 static const PhStatement add_app = {
     "login-app-add",
@@ -249,8 +251,8 @@ static const PhStatement raise_by_id = {
 };
 
 bool
-ph_app_password_add_blocking(int64_t account_id, const char *label, const char *verifier, int64_t expires_us,
-    int64_t deadline_us, int64_t *id_out, GError **error)
+ph_app_password_add_blocking(int64_t account_id, const char *label, const char *verifier,
+    int64_t expires_us, int64_t deadline_us, int64_t *id_out, GError **error)
 {
     g_autoptr(PhLease) lease = ph_store_lease_blocking(deadline_us, error);
     if (lease == NULL)
@@ -271,7 +273,8 @@ ph_app_password_add_blocking(int64_t account_id, const char *label, const char *
         return false;
     const PGresult *rows = ph_batch_result(&batch, 2);
     if (PQntuples(rows) == 0) {
-        g_set_error(error, PH_ERROR, PH_ERROR_NOT_FOUND, "no account %" G_GINT64_FORMAT, account_id);
+        g_set_error(
+            error, PH_ERROR, PH_ERROR_NOT_FOUND, "no account %" G_GINT64_FORMAT, account_id);
         return false;
     }
     ph_notifier_tell(PH_NEWS_ACCOUNT, account_id);
@@ -311,7 +314,8 @@ static const PhStatement mark_used = {
 };
 
 bool
-ph_credential_used_blocking(int64_t account_id, int64_t credential_id, int64_t deadline_us, GError **error)
+ph_credential_used_blocking(
+    int64_t account_id, int64_t credential_id, int64_t deadline_us, GError **error)
 {
     g_autoptr(PhLease) lease = ph_store_lease_blocking(deadline_us, error);
     if (lease == NULL)
@@ -325,25 +329,28 @@ ph_credential_used_blocking(int64_t account_id, int64_t credential_id, int64_t d
     return ph_batch_run_blocking(lease, &batch, PH_BATCH_SAFE, error);
 }
 
-/* -- operators ---------------------------------------------------------------------------------------------- */
+/* -- operators --------------------------------------------------------------------------------- */
 
 static const PhStatement add_operator = {
     "operator-add",
     "INSERT INTO operator (name, verifier) VALUES ($1::text, $2::text) ON CONFLICT DO NOTHING",
 };
 
-static const PhStatement remove_operator = { "operator-remove", "DELETE FROM operator WHERE name = $1::text" };
+static const PhStatement remove_operator = { "operator-remove",
+    "DELETE FROM operator WHERE name = $1::text" };
 
 static bool
 is_operator_name(const char *name)
 {
     size_t length = strlen(name);
-    return length >= 1 && length <= 64
-        && strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == length;
+    return length >= 1 && length <= 64 &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") ==
+               length;
 }
 
 bool
-ph_operator_add_blocking(const char *name, const char *verifier, int64_t deadline_us, GError **error)
+ph_operator_add_blocking(
+    const char *name, const char *verifier, int64_t deadline_us, GError **error)
 {
     if (!is_operator_name(name)) {
         g_set_error(error, PH_ERROR, PH_ERROR_SYNTAX,

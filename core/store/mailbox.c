@@ -1,8 +1,8 @@
 /* mailbox.c - the tree of mailboxes: list, find, create, delete, rename, subscriptions
  *
- * Hard here: changes of the tree take several steps that belong together. Each locks the account's row first, then
- * mailbox_state rows, so that two of them never interleave; deliveries do not touch the account's row and are not
- * held up.
+ * Hard here: changes of the tree take several steps that belong together. Each locks the account's
+ * row first, then mailbox_state rows, so that two of them never interleave; deliveries do not touch
+ * the account's row and are not held up.
  */
 #include "store/name.h"
 #include "store/view.h"
@@ -20,7 +20,7 @@ ph_mailbox_free(PhMailbox *mailbox)
     g_free(mailbox);
 }
 
-/* -- the standard mailboxes --------------------------------------------------------------------------------- */
+/* -- the standard mailboxes -------------------------------------------------------------------- */
 
 static const PhStatement add_standard = {
     "mailbox-standard",
@@ -50,7 +50,7 @@ ph_mailbox_add_standard(PhBatch *batch, int64_t account_id)
     ph_param_int64(params, now_s());
 }
 
-/* -- reading ------------------------------------------------------------------------------------------------ */
+/* -- reading ----------------------------------------------------------------------------------- */
 
 #define MAILBOX_COLUMNS \
     "m.mailbox_id, m.name, m.special_use, s.mailbox_id IS NOT NULL,\n" \
@@ -138,7 +138,7 @@ not_found(const char *name, GError **error)
 }
 
 /* `name` is normalised. */
-static PhMailbox *
+PH_IN_JOB static PhMailbox *
 find(PhLease *lease, int64_t actor_id, const char *name, GError **error)
 {
     g_auto(PhBatch) batch;
@@ -168,7 +168,7 @@ ph_mailbox_find_blocking(int64_t actor_id, const char *name, int64_t deadline_us
     return find(lease, actor_id, normal, error);
 }
 
-/* -- subscriptions ------------------------------------------------------------------------------------------ */
+/* -- subscriptions ----------------------------------------------------------------------------- */
 
 static const PhStatement list_subscriptions = {
     "subscription-list",
@@ -235,7 +235,7 @@ ph_subscription_set_blocking(
     return ph_batch_run_blocking(lease, &batch, PH_BATCH_SAFE, error);
 }
 
-/* -- the tree, under the account's lock --------------------------------------------------------------------- */
+/* -- the tree, under the account's lock -------------------------------------------------------- */
 
 static const PhStatement lock_account = {
     "tree-lock",
@@ -262,7 +262,7 @@ typedef struct Tree {
     PhBatch batch; /* of the look: results 2 and 3 */
 } Tree;
 
-static bool
+PH_IN_JOB static bool
 tree_begin(Tree *tree, PhLease *lease, int64_t account_id, const GPtrArray *names, GError **error)
 {
     tree->lease = lease;
@@ -321,7 +321,8 @@ tree_has_room(const Tree *tree, unsigned n_new, GError **error)
 {
     if (ph_cell_int64(ph_batch_result(&tree->batch, 3), 0, 0) + n_new <= MAILBOXES_MAX)
         return true;
-    g_set_error(error, PH_ERROR, PH_ERROR_LIMIT, "an account has at most %d mailboxes", MAILBOXES_MAX);
+    g_set_error(
+        error, PH_ERROR, PH_ERROR_LIMIT, "an account has at most %d mailboxes", MAILBOXES_MAX);
     return false;
 }
 
@@ -373,7 +374,7 @@ add_creation(Tree *tree, PhBatch *batch, const char *name, PhSpecialUse use, GEr
     return true;
 }
 
-/* -- create ------------------------------------------------------------------------------------------------- */
+/* -- create ------------------------------------------------------------------------------------ */
 
 PhMailbox *
 ph_mailbox_create_blocking(
@@ -405,7 +406,7 @@ ph_mailbox_create_blocking(
     return done ? find(lease, actor_id, normal, error) : NULL;
 }
 
-/* -- delete ------------------------------------------------------------------------------------------------- */
+/* -- delete ------------------------------------------------------------------------------------ */
 
 static const PhStatement lock_state = {
     "tree-lock-state",
@@ -462,20 +463,22 @@ may_delete(const Tree *tree, const char *name, GError **error)
         return false;
     }
     if (!tree_selectable(tree, row) && tree_has_children(tree, row)) {
-        g_set_error(error, PH_ERROR, PH_ERROR_DENIED, "mailbox \"%s\" is a name that holds others", name);
+        g_set_error(
+            error, PH_ERROR, PH_ERROR_DENIED, "mailbox \"%s\" is a name that holds others", name);
         return false;
     }
     return true;
 }
 
-static bool
+PH_IN_JOB static bool
 delete_in_tree(Tree *tree, const char *name, GError **error)
 {
     int row = tree_row(tree, name);
     int64_t mailbox_id = tree_id(tree, row);
     g_auto(PhBatch) batch;
     ph_batch_init(&batch);
-    const PhStatement *const steps[] = { &lock_state, &remember_name, &expunge_all, &delete_mailbox };
+    const PhStatement *const steps[] = { &lock_state, &remember_name, &expunge_all,
+        &delete_mailbox };
     for (size_t i = 0; i < G_N_ELEMENTS(steps); i++) {
         PhParams *params = ph_batch_add(&batch, steps[i]);
         ph_param_int64(params, tree->account_id);
@@ -511,13 +514,13 @@ ph_mailbox_delete_blocking(int64_t actor_id, const char *name, int64_t deadline_
     g_autoptr(GPtrArray) names = g_ptr_array_new();
     g_ptr_array_add(names, normal);
     g_autofree Tree *tree = g_new0(Tree, 1);
-    bool done = tree_begin(tree, lease, actor_id, names, error) && may_delete(tree, normal, error)
-        && delete_in_tree(tree, normal, error);
+    bool done = tree_begin(tree, lease, actor_id, names, error) &&
+                may_delete(tree, normal, error) && delete_in_tree(tree, normal, error);
     ph_batch_clear(&tree->batch);
     return done;
 }
 
-/* -- rename ------------------------------------------------------------------------------------------------- */
+/* -- rename ------------------------------------------------------------------------------------ */
 
 static const PhStatement lock_subtree = {
     "tree-lock-subtree",
@@ -571,7 +574,8 @@ may_rename(const Tree *tree, const char *name, const char *new_name, GError **er
         return false;
     }
     if (ph_name_is_below(new_name, name)) {
-        g_set_error(error, PH_ERROR, PH_ERROR_DENIED, "mailbox \"%s\" cannot move below itself", name);
+        g_set_error(
+            error, PH_ERROR, PH_ERROR_DENIED, "mailbox \"%s\" cannot move below itself", name);
         return false;
     }
     return true;
@@ -582,7 +586,8 @@ static bool
 check_subtree_names(const PGresult *rows, const char *name, const char *new_name, GError **error)
 {
     for (int i = 0; i < PQntuples(rows); i++) {
-        g_autofree char *moved = g_strconcat(new_name, ph_cell_text(rows, i, 1) + strlen(name), NULL);
+        g_autofree char *moved =
+            g_strconcat(new_name, ph_cell_text(rows, i, 1) + strlen(name), NULL);
         g_autofree char *normal = ph_mailbox_name_normalise(moved, strlen(moved), error);
         if (normal == NULL)
             return false;
@@ -598,7 +603,7 @@ parent_or_null(const char *name, char **parent_out)
     return *parent_out;
 }
 
-static bool
+PH_IN_JOB static bool
 rename_in_tree(Tree *tree, const char *name, const char *new_name, GError **error)
 {
     g_auto(PhBatch) batch;
@@ -606,13 +611,13 @@ rename_in_tree(Tree *tree, const char *name, const char *new_name, GError **erro
     PhParams *params = ph_batch_add(&batch, &lock_subtree);
     ph_param_int64(params, tree->account_id);
     ph_param_text(params, name);
-    if (!ph_batch_run_blocking(tree->lease, &batch, 0, error)
-        || !check_subtree_names(ph_batch_result(&batch, 0), name, new_name, error))
+    if (!ph_batch_run_blocking(tree->lease, &batch, 0, error) ||
+        !check_subtree_names(ph_batch_result(&batch, 0), name, new_name, error))
         return false;
     ph_batch_restart(&batch);
     g_autofree char *parent = NULL;
-    if (parent_or_null(new_name, &parent) != NULL && tree_row(tree, parent) < 0
-        && !add_creation(tree, &batch, parent, PH_USE_NONE, error))
+    if (parent_or_null(new_name, &parent) != NULL && tree_row(tree, parent) < 0 &&
+        !add_creation(tree, &batch, parent, PH_USE_NONE, error))
         return false;
     params = ph_batch_add(&batch, &remember_subtree);
     ph_param_int64(params, tree->account_id);
@@ -634,7 +639,7 @@ rename_in_tree(Tree *tree, const char *name, const char *new_name, GError **erro
     return true;
 }
 
-/* -- rename of INBOX: its messages move ------------------------------------------------------------------------ */
+/* -- rename of INBOX: its messages move -------------------------------------------------------- */
 
 static const PhStatement lock_both = {
     "inbox-lock",
@@ -683,7 +688,7 @@ static const PhStatement hand_over_state = {
     "WHERE account_id = $1::bigint AND mailbox_id = $2::bigint",
 };
 
-static bool
+PH_IN_JOB static bool
 empty_inbox_into(Tree *tree, const char *new_name, GError **error)
 {
     g_auto(PhBatch) batch;
@@ -728,7 +733,8 @@ ph_mailbox_rename_blocking(
     int64_t actor_id, const char *name, const char *new_name, int64_t deadline_us, GError **error)
 {
     g_autofree char *from = ph_mailbox_name_normalise(name, strlen(name), error);
-    g_autofree char *to = from != NULL ? ph_mailbox_name_normalise(new_name, strlen(new_name), error) : NULL;
+    g_autofree char *to =
+        from != NULL ? ph_mailbox_name_normalise(new_name, strlen(new_name), error) : NULL;
     if (to == NULL || !ph_right_check(actor_id, actor_id, PH_RIGHT_ADMIN, error))
         return false;
     g_autoptr(PhLease) lease = ph_store_lease_blocking(deadline_us, error);
@@ -748,7 +754,7 @@ ph_mailbox_rename_blocking(
     return done;
 }
 
-/* -- \Recent ------------------------------------------------------------------------------------------------- */
+/* -- \Recent ----------------------------------------------------------------------------------- */
 
 static const PhStatement read_recent = {
     "recent-read",
@@ -769,8 +775,8 @@ static const PhStatement take_recent = {
 };
 
 bool
-ph_mailbox_take_recent_blocking(
-    PhMailboxKey mailbox, bool keep, int64_t deadline_us, uint32_t *first_recent_out, GError **error)
+ph_mailbox_take_recent_blocking(PhMailboxKey mailbox, bool keep, int64_t deadline_us,
+    uint32_t *first_recent_out, GError **error)
 {
     g_autoptr(PhLease) lease = ph_store_lease_blocking(deadline_us, error);
     if (lease == NULL)

@@ -59,8 +59,8 @@ free_meta(void *data)
 }
 
 GPtrArray *
-ph_message_meta_blocking(
-    int64_t account_id, const int64_t *ids, size_t n_ids, unsigned what, int64_t deadline_us, GError **error)
+ph_message_meta_blocking(int64_t account_id, const int64_t *ids, size_t n_ids, unsigned what,
+    int64_t deadline_us, GError **error)
 {
     g_return_val_if_fail(n_ids <= IDS_MAX, NULL);
     g_autoptr(PhLease) lease = ph_store_lease_blocking(deadline_us, error);
@@ -119,8 +119,8 @@ not_found(GError **error)
 }
 
 GBytes *
-ph_message_read_blocking(
-    int64_t account_id, int64_t message_id, size_t offset, size_t length, int64_t deadline_us, GError **error)
+ph_message_read_blocking(int64_t account_id, int64_t message_id, size_t offset, size_t length,
+    int64_t deadline_us, GError **error)
 {
     g_autoptr(PhLease) lease = ph_store_lease_blocking(deadline_us, error);
     if (lease == NULL)
@@ -149,6 +149,6 @@ ph_message_read_blocking(
         return g_bytes_new(NULL, 0); /* behind the end */
     size_t size = (size_t)ph_cell_int64(rows, 0, 0);
     size_t left = offset < size ? size - offset : 0;
-    return ph_frames_decode(PQgetvalue(rows, 0, 1), (size_t)PQgetlength(rows, 0, 1), offset - first * PH_FRAME_RAW_BYTES,
-        MIN(length, left), error);
+    return ph_frames_decode(PQgetvalue(rows, 0, 1), (size_t)PQgetlength(rows, 0, 1),
+        offset - first * PH_FRAME_RAW_BYTES, MIN(length, left), error);
 }

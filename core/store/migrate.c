@@ -1,8 +1,8 @@
 /* migrate.c - bringing the schema up to date
  *
- * Hard here: several nodes may start at once, and a file of many statements is one transaction. The connection is plain
- * (no pipeline), because a file is run by the simple query protocol; the advisory lock belongs to the session, so it is
- * gone with it whatever happens.
+ * Hard here: several nodes may start at once, and a file of many statements is one transaction. The
+ * connection is plain (no pipeline), because a file is run by the simple query protocol; the
+ * advisory lock belongs to the session, so it is gone with it whatever happens.
  */
 #include "store/store.h"
 
@@ -49,12 +49,14 @@ read_file(const char *folder, const char *name, GError **error)
     gsize length = 0;
     g_autoptr(GError) local = NULL;
     if (!g_file_get_contents(path, &sql, &length, &local)) {
-        g_set_error(error, PH_ERROR, PH_ERROR_INTERNAL, "read migration \"%s\": %s", path, local->message);
+        g_set_error(
+            error, PH_ERROR, PH_ERROR_INTERNAL, "read migration \"%s\": %s", path, local->message);
         return NULL;
     }
     Migration *migration = g_new0(Migration, 1);
     migration->version = (int)g_ascii_strtoull(name, NULL, 10);
-    migration->checksum = g_compute_checksum_for_data(G_CHECKSUM_SHA256, (const guchar *)sql, length);
+    migration->checksum =
+        g_compute_checksum_for_data(G_CHECKSUM_SHA256, (const guchar *)sql, length);
     migration->path = g_steal_pointer(&path);
     migration->sql = g_steal_pointer(&sql);
     return migration;
@@ -74,7 +76,8 @@ read_folder(const char *folder, GError **error)
     g_autoptr(GError) local = NULL;
     g_autoptr(GDir) dir = g_dir_open(folder, 0, &local);
     if (dir == NULL) {
-        g_set_error(error, PH_ERROR, PH_ERROR_NOT_FOUND, "open the schema folder \"%s\": %s", folder, local->message);
+        g_set_error(error, PH_ERROR, PH_ERROR_NOT_FOUND, "open the schema folder \"%s\": %s",
+            folder, local->message);
         return NULL;
     }
     g_autoptr(GPtrArray) files = g_ptr_array_new_with_free_func((GDestroyNotify)migration_free);
@@ -91,7 +94,8 @@ read_folder(const char *folder, GError **error)
     for (unsigned i = 0; i < files->len; i++) {
         const Migration *migration = files->pdata[i];
         if (migration->version != (int)i + 1) {
-            g_set_error(error, PH_ERROR, PH_ERROR_CONFLICT, "migration %04u is missing or doubled in \"%s\"", i + 1, folder);
+            g_set_error(error, PH_ERROR, PH_ERROR_CONFLICT,
+                "migration %04u is missing or doubled in \"%s\"", i + 1, folder);
             return NULL;
         }
     }
@@ -109,7 +113,8 @@ set_error(PGconn *conn, const char *doing, GError **error)
     g_strdelimit(text, "\r\n\t", ' ');
     g_strstrip(text);
     bool away = PQstatus(conn) != CONNECTION_OK;
-    g_set_error(error, PH_ERROR, away ? PH_ERROR_UNAVAILABLE : PH_ERROR_INTERNAL, "%s: %s", doing, text);
+    g_set_error(
+        error, PH_ERROR, away ? PH_ERROR_UNAVAILABLE : PH_ERROR_INTERNAL, "%s: %s", doing, text);
     return false;
 }
 
@@ -124,7 +129,8 @@ run(PGconn *conn, const char *sql, const char *doing, GError **error)
 }
 
 static bool
-run_with(PGconn *conn, const char *sql, int count, const char *const *values, const char *doing, GError **error)
+run_with(PGconn *conn, const char *sql, int count, const char *const *values, const char *doing,
+    GError **error)
 {
     g_autoptr(PGresult) result = PQexecParams(conn, sql, count, NULL, values, NULL, NULL, 0);
     ExecStatusType status = PQresultStatus(result);
@@ -143,7 +149,8 @@ take_lock(PGconn *conn, int64_t deadline_us, GError **error)
         if (strcmp(PQgetvalue(result, 0, 0), "t") == 0)
             return true;
         if (ph_monotonic_us() >= deadline_us) {
-            g_set_error(error, PH_ERROR, PH_ERROR_TEMPORARY, "another process is changing the schema");
+            g_set_error(
+                error, PH_ERROR, PH_ERROR_TEMPORARY, "another process is changing the schema");
             return false;
         }
         g_usleep(50000);
@@ -157,9 +164,11 @@ apply(PGconn *conn, const Migration *migration, const char *by, GError **error)
     char version[16];
     g_snprintf(version, sizeof version, "%d", migration->version);
     const char *const values[] = { version, migration->checksum, by };
-    bool applied = run(conn, "BEGIN", doing, error) && run(conn, migration->sql, doing, error)
-        && run_with(conn, "INSERT INTO schema_version (version, checksum, by) VALUES ($1, $2, $3)", 3, values, doing, error)
-        && run(conn, "COMMIT", doing, error);
+    bool applied =
+        run(conn, "BEGIN", doing, error) && run(conn, migration->sql, doing, error) &&
+        run_with(conn, "INSERT INTO schema_version (version, checksum, by) VALUES ($1, $2, $3)", 3,
+            values, doing, error) &&
+        run(conn, "COMMIT", doing, error);
     if (!applied)
         run(conn, "ROLLBACK", doing, NULL);
     return applied;
@@ -172,8 +181,8 @@ is_applied(PGconn *conn, const Migration *migration, GError **error)
     char version[16];
     g_snprintf(version, sizeof version, "%d", migration->version);
     const char *const values[] = { version };
-    g_autoptr(PGresult) result
-        = PQexecParams(conn, "SELECT checksum FROM schema_version WHERE version = $1", 1, NULL, values, NULL, NULL, 0);
+    g_autoptr(PGresult) result = PQexecParams(conn,
+        "SELECT checksum FROM schema_version WHERE version = $1", 1, NULL, values, NULL, NULL, 0);
     if (PQresultStatus(result) != PGRES_TUPLES_OK) {
         set_error(conn, "read the schema's version", error);
         return -1;
@@ -182,14 +191,16 @@ is_applied(PGconn *conn, const Migration *migration, GError **error)
         return 0;
     if (strcmp(PQgetvalue(result, 0, 0), migration->checksum) == 0)
         return 1;
-    g_set_error(error, PH_ERROR, PH_ERROR_CONFLICT, "migration \"%s\" was applied and has changed since", migration->path);
+    g_set_error(error, PH_ERROR, PH_ERROR_CONFLICT,
+        "migration \"%s\" was applied and has changed since", migration->path);
     return -1;
 }
 
 static bool
 check_not_newer(PGconn *conn, unsigned n_files, GError **error)
 {
-    g_autoptr(PGresult) result = PQexec(conn, "SELECT coalesce(max(version), 0) FROM schema_version");
+    g_autoptr(PGresult) result =
+        PQexec(conn, "SELECT coalesce(max(version), 0) FROM schema_version");
     if (PQresultStatus(result) != PGRES_TUPLES_OK)
         return set_error(conn, "read the schema's version", error);
     uint64_t version = g_ascii_strtoull(PQgetvalue(result, 0, 0), NULL, 10);
@@ -201,7 +212,8 @@ check_not_newer(PGconn *conn, unsigned n_files, GError **error)
 }
 
 static bool
-apply_all(PGconn *conn, const GPtrArray *files, const char *by, unsigned *n_applied_out, GError **error)
+apply_all(
+    PGconn *conn, const GPtrArray *files, const char *by, unsigned *n_applied_out, GError **error)
 {
     unsigned n_applied = 0;
     for (unsigned i = 0; i < files->len; i++) {
@@ -225,7 +237,8 @@ await_connection(PGconn *conn, int64_t until_us)
         int64_t left_us = until_us - ph_monotonic_us();
         if (wants == PGRES_POLLING_FAILED || left_us <= 0)
             return false;
-        struct pollfd poll_fd = { .fd = PQsocket(conn), .events = wants == PGRES_POLLING_READING ? POLLIN : POLLOUT };
+        struct pollfd poll_fd = { .fd = PQsocket(conn),
+            .events = wants == PGRES_POLLING_READING ? POLLIN : POLLOUT };
         int ready = poll(&poll_fd, 1, (int)MIN(left_us / 1000 + 1, 60000));
         if (ready < 0 && errno != EINTR)
             return false;
@@ -243,8 +256,8 @@ ignore_notice(void *data, const PGresult *result)
 }
 
 bool
-ph_store_migrate_blocking(const char *conninfo, const char *schema_folder, const char *by, int64_t deadline_us,
-    unsigned *n_applied_out, GError **error)
+ph_store_migrate_blocking(const char *conninfo, const char *schema_folder, const char *by,
+    int64_t deadline_us, unsigned *n_applied_out, GError **error)
 {
     ph_assert_in_job();
     g_autoptr(GPtrArray) files = read_folder(schema_folder, error);
@@ -254,19 +267,21 @@ ph_store_migrate_blocking(const char *conninfo, const char *schema_folder, const
     if (conn == NULL || PQstatus(conn) == CONNECTION_BAD || !await_connection(conn, deadline_us)) {
         g_autofree char *text = g_strdup(conn != NULL ? PQerrorMessage(conn) : "out of memory");
         g_strdelimit(text, "\r\n\t", ' ');
-        g_set_error(error, PH_ERROR, PH_ERROR_UNAVAILABLE, "the database is away: %s", g_strstrip(text));
+        g_set_error(
+            error, PH_ERROR, PH_ERROR_UNAVAILABLE, "the database is away: %s", g_strstrip(text));
         return false;
     }
     PQsetNoticeReceiver(conn, ignore_notice, NULL);
-    return run(conn, "SET client_encoding = 'UTF8'; SET search_path = public; SET timezone = 'UTC'", "set up the session", error)
-        && take_lock(conn, deadline_us, error)
-        && run(conn,
-            "CREATE TABLE IF NOT EXISTS schema_version (\n"
-            "    version    integer     NOT NULL PRIMARY KEY,\n"
-            "    checksum   text        NOT NULL,\n"
-            "    applied_at timestamptz NOT NULL DEFAULT now(),\n"
-            "    by         text        NOT NULL\n"
-            ")",
-            "make the table of versions", error)
-        && apply_all(conn, files, by, n_applied_out, error);
+    return run(conn, "SET client_encoding = 'UTF8'; SET search_path = public; SET timezone = 'UTC'",
+               "set up the session", error) &&
+           take_lock(conn, deadline_us, error) &&
+           run(conn,
+               "CREATE TABLE IF NOT EXISTS schema_version (\n"
+               "    version    integer     NOT NULL PRIMARY KEY,\n"
+               "    checksum   text        NOT NULL,\n"
+               "    applied_at timestamptz NOT NULL DEFAULT now(),\n"
+               "    by         text        NOT NULL\n"
+               ")",
+               "make the table of versions", error) &&
+           apply_all(conn, files, by, n_applied_out, error);
 }

@@ -14,7 +14,7 @@ is_inbox(const char *level, size_t length)
 static bool
 has_control_character(const char *name)
 {
-    for (const char *at = name; *at != '\0'; at = g_utf8_next_char(at))
+    for (const char *at = name; *at != '\0'; at += g_utf8_skip[(uint8_t)*at])
         if (g_unichar_iscntrl(g_utf8_get_char(at)))
             return true;
     return false;

@@ -1,8 +1,9 @@
 /* node.c - this process's node number and the message ids made with it
  *
- * Hard here: two processes must never share a number. A number is leased to a process (`holder`), not to a node name:
- * a process that restarts before its old lease has run out takes another number. `last_ms` in the row is a ceiling:
- * ids of that number were made with times below it, so the next holder starts there even when the clock went back.
+ * Hard here: two processes must never share a number. A number is leased to a process (`holder`),
+ * not to a node name: a process that restarts before its old lease has run out takes another
+ * number. `last_ms` in the row is a ceiling: ids of that number were made with times below it, so
+ * the next holder starts there even when the clock went back.
  */
 #include "store/internal.h"
 
@@ -117,7 +118,7 @@ ph_message_id_draw(void)
     return id;
 }
 
-static bool
+PH_IN_JOB static bool
 renew_lease(PhLease *lease, int id, bool *kept_out, GError **error)
 {
     const PhStoreSettings *settings = ph_store_settings();
@@ -135,7 +136,7 @@ renew_lease(PhLease *lease, int id, bool *kept_out, GError **error)
     return true;
 }
 
-static bool
+PH_IN_JOB static bool
 take_number(PhLease *lease, GError **error)
 {
     const PhStoreSettings *settings = ph_store_settings();

@@ -1,11 +1,12 @@
 /* notifier.c - telling other nodes what changed, and hearing it from them
  *
- * Two threads, a connection each. The notifier merges what the last 30 ms changed into one NOTIFY: a NOTIFY in the
- * transactions themselves would make their commits queue up behind one lock. The listener hears, reads what watched
- * views lack, renews the lease of the node number, and polls as a safety net. Nothing depends on a word getting through.
+ * Two threads, a connection each. The notifier merges what the last 30 ms changed into one NOTIFY:
+ * a NOTIFY in the transactions themselves would make their commits queue up behind one lock. The
+ * listener hears, reads what watched views lack, renews the lease of the node number, and polls as
+ * a safety net. Nothing depends on a word getting through.
  *
- * A payload is lines: the sender's name, then "m ACCOUNT MAILBOX MODSEQ", "s VERSION", "a ACCOUNT", "o", or "?" for more
- * than fits: then the hearer polls.
+ * A payload is lines: the sender's name, then "m ACCOUNT MAILBOX MODSEQ", "s VERSION", "a ACCOUNT",
+ * "o", or "?" for more than fits: then the hearer polls.
  */
 #include "store/view.h"
 
@@ -30,10 +31,10 @@ static struct {
     bool stopping;
     GThread *notifier;
     GThread *listener;
-    int wake_fd; /* ends the listener's wait */
-    GHashTable *mailboxes; /* PhMailboxKey -> int64_t modseq, to be told */
-    GHashTable *lagging;   /* PhMailboxKey: local views to be read */
-    GHashTable *accounts;  /* int64_t, to be told */
+    int wake_fd;              /* ends the listener's wait */
+    GHashTable *mailboxes;    /* PhMailboxKey -> int64_t modseq, to be told */
+    GHashTable *lagging;      /* PhMailboxKey: local views to be read */
+    GHashTable *accounts;     /* int64_t, to be told */
     int64_t settings_version; /* to be told; 0: no */
     bool operators;
     PhStoreNewsFunc func;
@@ -69,7 +70,7 @@ equal_key(const void *left, const void *right)
     return a->account_id == b->account_id && a->mailbox_id == b->mailbox_id;
 }
 
-/* -- what is to be told ------------------------------------------------------------------------------------------ */
+/* -- what is to be told ------------------------------------------------------------------------ */
 
 void
 ph_notifier_tell_mailbox(PhMailboxKey mailbox, int64_t modseq)
@@ -81,7 +82,8 @@ ph_notifier_tell_mailbox(PhMailboxKey mailbox, int64_t modseq)
     if (known != NULL)
         *known = MAX(*known, modseq);
     else
-        g_hash_table_insert(news.mailboxes, g_memdup2(&mailbox, sizeof mailbox), g_memdup2(&modseq, sizeof modseq));
+        g_hash_table_insert(
+            news.mailboxes, g_memdup2(&mailbox, sizeof mailbox), g_memdup2(&modseq, sizeof modseq));
     g_cond_signal(&news.arrived);
     ph_mutex_unlock(&news.lock);
 }
@@ -158,8 +160,8 @@ parcel_clear(Parcel *parcel)
 static bool
 is_empty_locked(void)
 {
-    return g_hash_table_size(news.mailboxes) == 0 && g_hash_table_size(news.lagging) == 0
-        && g_hash_table_size(news.accounts) == 0 && news.settings_version == 0 && !news.operators;
+    return g_hash_table_size(news.mailboxes) == 0 && g_hash_table_size(news.lagging) == 0 &&
+           g_hash_table_size(news.accounts) == 0 && news.settings_version == 0 && !news.operators;
 }
 
 /* Waits for the first piece, then for what comes with it. False: the end. */
@@ -173,7 +175,8 @@ take_parcel(Parcel *parcel)
     int64_t until_us = ph_monotonic_us() + MERGE_US;
     while (!news.stopping && ph_mutex_wait_until(&news.lock, &news.arrived, until_us))
         continue;
-    *parcel = (Parcel){ news.mailboxes, news.lagging, news.accounts, news.settings_version, news.operators };
+    *parcel = (Parcel){ news.mailboxes, news.lagging, news.accounts, news.settings_version,
+        news.operators };
     news.mailboxes = mailboxes_new();
     news.lagging = lagging_new();
     news.accounts = accounts_new();
@@ -200,7 +203,8 @@ payload_from(const Parcel *parcel)
     g_hash_table_iter_init(&iter, parcel->mailboxes);
     while (g_hash_table_iter_next(&iter, &key, &value) && text->len < PAYLOAD_MAX) {
         const PhMailboxKey *mailbox = key;
-        g_string_append_printf(text, "\nm %" G_GINT64_FORMAT " %" G_GINT64_FORMAT " %" G_GINT64_FORMAT, mailbox->account_id,
+        g_string_append_printf(text,
+            "\nm %" G_GINT64_FORMAT " %" G_GINT64_FORMAT " %" G_GINT64_FORMAT, mailbox->account_id,
             mailbox->mailbox_id, *(const int64_t *)value);
     }
     if (text->len >= PAYLOAD_MAX)
@@ -208,18 +212,19 @@ payload_from(const Parcel *parcel)
     return g_string_free(text, FALSE);
 }
 
-/* -- the notifier ------------------------------------------------------------------------------------------------- */
+/* -- the notifier ------------------------------------------------------------------------------ */
 
 static const PhStatement send_notify = { "notify", "SELECT pg_notify('posthouse', $1::text)" };
 
-static bool
+PH_IN_JOB static bool
 make_lease(PhLease **lease)
 {
     if (*lease != NULL && (*lease)->lost)
         g_clear_pointer(lease, ph_lease_free);
     if (*lease == NULL) {
         g_autoptr(GError) error = NULL;
-        *lease = ph_lease_new_private_blocking(ph_store_settings()->conninfo, ph_monotonic_us() + 2000000, &error);
+        *lease = ph_lease_new_private_blocking(
+            ph_store_settings()->conninfo, ph_monotonic_us() + 2000000, &error);
         if (*lease == NULL) {
             ph_leases_note_error(error->message);
             return false;
@@ -233,12 +238,12 @@ make_lease(PhLease **lease)
 static bool
 is_for_others(const Parcel *parcel)
 {
-    return g_hash_table_size(parcel->mailboxes) > 0 || g_hash_table_size(parcel->accounts) > 0
-        || parcel->settings_version != 0 || parcel->operators;
+    return g_hash_table_size(parcel->mailboxes) > 0 || g_hash_table_size(parcel->accounts) > 0 ||
+           parcel->settings_version != 0 || parcel->operators;
 }
 
 /* What cannot be sent now is lost: the poll finds it. */
-static void
+PH_IN_JOB static void
 send_parcel(PhLease *lease, const Parcel *parcel)
 {
     if (is_for_others(parcel)) {
@@ -273,11 +278,11 @@ notifier_main(void *data)
     return NULL;
 }
 
-/* -- the listener --------------------------------------------------------------------------------------------------- */
+/* -- the listener ------------------------------------------------------------------------------ */
 
 static const PhStatement listen = { "listen", "LISTEN posthouse" };
 
-static bool
+PH_IN_JOB static bool
 hear_line(PhLease *lease, const char *line)
 {
     char *at = NULL;
@@ -306,7 +311,7 @@ hear_line(PhLease *lease, const char *line)
     }
 }
 
-static void
+PH_IN_JOB static void
 hear(PhLease *lease, const char *payload)
 {
     g_auto(GStrv) lines = g_strsplit(payload, "\n", -1);
@@ -337,10 +342,11 @@ wait_for_news(PhLease *lease, int64_t until_us)
     int ready = poll(fds, 2, (int)(left_us / 1000 + 1));
     if (ready < 0)
         return errno == EINTR;
-    return fds[1].revents == 0 || (PQconsumeInput(lease->conn) == 1 && PQstatus(lease->conn) == CONNECTION_OK);
+    return fds[1].revents == 0 ||
+           (PQconsumeInput(lease->conn) == 1 && PQstatus(lease->conn) == CONNECTION_OK);
 }
 
-static void
+PH_IN_JOB static void
 hear_all(PhLease *lease)
 {
     PGnotify *notify;
@@ -352,14 +358,14 @@ hear_all(PhLease *lease)
 }
 
 /* Listens first, then looks: nothing falls between. */
-static bool
+PH_IN_JOB static bool
 begin_listening(PhLease *lease, bool *was_away)
 {
     g_auto(PhBatch) batch;
     ph_batch_init(&batch);
     ph_batch_add(&batch, &listen);
-    if (!ph_batch_run_blocking(lease, &batch, 0, NULL) || !ph_node_keep_blocking(lease, NULL)
-        || !ph_views_poll_blocking(lease, NULL))
+    if (!ph_batch_run_blocking(lease, &batch, 0, NULL) || !ph_node_keep_blocking(lease, NULL) ||
+        !ph_views_poll_blocking(lease, NULL))
         return false;
     if (*was_away)
         call_func(PH_NEWS_MISSED, 0);
@@ -367,7 +373,7 @@ begin_listening(PhLease *lease, bool *was_away)
     return true;
 }
 
-static void
+PH_IN_JOB static void
 stay_listening(PhLease *lease)
 {
     int64_t next_renew_us = ph_monotonic_us() + RENEW_US;
@@ -419,7 +425,7 @@ listener_main(void *data)
     return NULL;
 }
 
-/* -- start and stop --------------------------------------------------------------------------------------------------- */
+/* -- start and stop ---------------------------------------------------------------------------- */
 
 void
 ph_notifier_start(void)

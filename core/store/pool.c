@@ -1,8 +1,8 @@
 /* pool.c - database connections: leases by lane, reconnecting, back-off
  *
- * Hard here: while the database is away nobody may queue up behind connection attempts. One thread tries, when the
- * back-off allows it; all others are told UNAVAILABLE at once. A connection that died while idle is found by looking at
- * its socket, without a round trip.
+ * Hard here: while the database is away nobody may queue up behind connection attempts. One thread
+ * tries, when the back-off allows it; all others are told UNAVAILABLE at once. A connection that
+ * died while idle is found by looking at its socket, without a round trip.
  */
 #include "store/internal.h"
 
@@ -147,11 +147,12 @@ ph_leases_status(PhStoreStatus *status)
     ph_mutex_unlock(&pool.lock);
 }
 
-/* -- connecting --------------------------------------------------------------------------------------------- */
+/* -- connecting -------------------------------------------------------------------------------- */
 
 static const PhStatement set_up_session = {
     "set-up-session",
-    /* Every statement is a look-up by key: a plan made while a table was empty must not scan it later. */
+    /* Every statement is a look-up by key: a plan made while a table was empty must not scan it
+     * later. */
     "SELECT set_config('jit', 'off', false),\n"
     "       set_config('enable_seqscan', 'off', false),\n"
     "       set_config('statement_timeout', '120s', false),\n"
@@ -193,20 +194,27 @@ static PGconn *
 start_connection(const char *conninfo)
 {
     const char *const names[] = {
-        "client_encoding", "target_session_attrs", "fallback_application_name", "keepalives_idle",
-        "keepalives_interval", "keepalives_count", "dbname", NULL,
+        "client_encoding",
+        "target_session_attrs",
+        "fallback_application_name",
+        "keepalives_idle",
+        "keepalives_interval",
+        "keepalives_count",
+        "dbname",
+        NULL,
     };
-    const char *const values[] = { "UTF8", "read-write", "posthouse", "30", "10", "3", conninfo, NULL };
+    const char *const values[] = { "UTF8", "read-write", "posthouse", "30", "10", "3", conninfo,
+        NULL };
     return PQconnectStartParams(names, values, 1);
 }
 
-static bool
+PH_IN_JOB static bool
 connect_lease(PhLease *lease, const char *conninfo, GError **error)
 {
     int64_t until_us = MIN(lease->deadline_us, ph_monotonic_us() + CONNECT_TIMEOUT_US);
     PGconn *conn = start_connection(conninfo);
-    if (conn == NULL || PQstatus(conn) == CONNECTION_BAD || !await_connection(conn, until_us)
-        || PQsetnonblocking(conn, 1) != 0 || PQenterPipelineMode(conn) != 1) {
+    if (conn == NULL || PQstatus(conn) == CONNECTION_BAD || !await_connection(conn, until_us) ||
+        PQsetnonblocking(conn, 1) != 0 || PQenterPipelineMode(conn) != 1) {
         g_autofree char *text = g_strdup(conn != NULL ? PQerrorMessage(conn) : "out of memory");
         g_strdelimit(text, "\r\n\t", ' ');
         g_strstrip(text);
@@ -278,7 +286,7 @@ ph_lease_reconnect_blocking(PhLease *lease, GError **error)
     return false;
 }
 
-/* -- leases ------------------------------------------------------------------------------------------------- */
+/* -- leases ------------------------------------------------------------------------------------ */
 
 static int
 take_slot_locked(PhLane lane)
@@ -323,8 +331,8 @@ is_alive(PhLease *lease)
     struct pollfd poll_fd = { .fd = PQsocket(lease->conn), .events = POLLIN };
     if (poll(&poll_fd, 1, 0) <= 0)
         return true;
-    return PQconsumeInput(lease->conn) == 1 && PQstatus(lease->conn) == CONNECTION_OK
-        && poll(&poll_fd, 1, 0) == 0;
+    return PQconsumeInput(lease->conn) == 1 && PQstatus(lease->conn) == CONNECTION_OK &&
+           poll(&poll_fd, 1, 0) == 0;
 }
 
 static PhLease *
@@ -379,7 +387,7 @@ note_try(bool worked, const char *message)
     ph_mutex_unlock(&pool.lock);
 }
 
-static PhLease *
+PH_IN_JOB static PhLease *
 take_new(int slot, int64_t deadline_us, GError **error)
 {
     if (!may_try(error))
@@ -406,7 +414,8 @@ ph_lease_take_blocking(PhLane lane, int64_t deadline_us, GError **error)
     ph_mutex_lock(&pool.lock);
     if (!wait_for_slot_locked(lane, deadline_us)) {
         ph_mutex_unlock(&pool.lock);
-        g_set_error(error, PH_ERROR, PH_ERROR_TEMPORARY, "no database connection became free in time");
+        g_set_error(
+            error, PH_ERROR, PH_ERROR_TEMPORARY, "no database connection became free in time");
         return NULL;
     }
     int slot = take_slot_locked(lane);

@@ -1,7 +1,7 @@
 /* route.c - where the mail for an address goes
  *
- * Hard here: aliases may lead in circles and fan out. One level is one statement; each address is looked at once, to a
- * depth of 10 and at most ROUTE_MAX addresses.
+ * Hard here: aliases may lead in circles and fan out. One level is one statement; each address is
+ * looked at once, to a depth of 10 and at most ROUTE_MAX addresses.
  */
 #include "store/internal.h"
 
@@ -66,7 +66,8 @@ add_level(PhParams *params, const GPtrArray *keys)
     for (unsigned i = 0; i < keys->len; i++) {
         const PhAddressKey *key = keys->pdata[i];
         const char *plus = strchr(key->local, '+');
-        size_t base = plus != NULL && plus > key->local ? (size_t)(plus - key->local) : strlen(key->local);
+        size_t base =
+            plus != NULL && plus > key->local ? (size_t)(plus - key->local) : strlen(key->local);
         ph_sql_array_add_text(&addresses, key->whole);
         ph_sql_array_add_text(&domains, key->domain_ascii);
         ph_sql_array_add_text(&wholes, key->local);
@@ -131,7 +132,7 @@ by_number(const void *left, const void *right)
     return (*a > *b) - (*a < *b);
 }
 
-static bool
+PH_IN_JOB static bool
 expand(PhLease *lease, PhRoute *route, PhAddressKey *first, GError **error)
 {
     g_autoptr(GHashTable) seen = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
@@ -158,7 +159,7 @@ expand(PhLease *lease, PhRoute *route, PhAddressKey *first, GError **error)
 }
 
 /* Null without an error: there is none. */
-static char *
+PH_IN_JOB static char *
 read_postmaster(PhLease *lease, GError **error)
 {
     g_auto(PhBatch) batch;

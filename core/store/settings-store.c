@@ -26,7 +26,8 @@ ph_stored_setting_change_free(PhStoredSettingChange *row)
     g_free(row);
 }
 
-static const PhStatement read_version = { "setting-version", "SELECT version FROM setting_version" };
+static const PhStatement read_version = { "setting-version",
+    "SELECT version FROM setting_version" };
 
 static const PhStatement read_all = {
     "setting-all",
@@ -66,9 +67,11 @@ ph_stored_settings_blocking(int64_t deadline_us, int64_t *version_out, GError **
 }
 
 /* The lock on the one row orders all changes of settings. */
-static const PhStatement lock_version = { "setting-lock", "SELECT version FROM setting_version FOR UPDATE" };
+static const PhStatement lock_version = { "setting-lock",
+    "SELECT version FROM setting_version FOR UPDATE" };
 
-static const PhStatement raise_version = { "setting-raise", "UPDATE setting_version SET version = $1::bigint" };
+static const PhStatement raise_version = { "setting-raise",
+    "UPDATE setting_version SET version = $1::bigint" };
 
 /* What would change nothing is not written, and is not in the result. */
 static const PhStatement put_rows = {
@@ -116,8 +119,9 @@ add_changes(PhParams *params, const PhSettingChange *changes, size_t n_changes)
 }
 
 bool
-ph_stored_settings_change_blocking(const PhSettingChange *changes, size_t n_changes, const char *changed_by,
-    int64_t expected_version, int64_t deadline_us, int64_t *version_out, GError **error)
+ph_stored_settings_change_blocking(const PhSettingChange *changes, size_t n_changes,
+    const char *changed_by, int64_t expected_version, int64_t deadline_us, int64_t *version_out,
+    GError **error)
 {
     g_autoptr(PhLease) lease = ph_store_lease_blocking(deadline_us, error);
     if (lease == NULL)
@@ -131,7 +135,8 @@ ph_stored_settings_change_blocking(const PhSettingChange *changes, size_t n_chan
     int64_t version = ph_cell_int64(ph_batch_result(&batch, 1), 0, 0);
     if (expected_version >= 0 && version != expected_version) {
         g_set_error(error, PH_ERROR, PH_ERROR_CONFLICT,
-            "the settings changed meanwhile: version %" G_GINT64_FORMAT ", not %" G_GINT64_FORMAT, version, expected_version);
+            "the settings changed meanwhile: version %" G_GINT64_FORMAT ", not %" G_GINT64_FORMAT,
+            version, expected_version);
         return false;
     }
     ph_batch_restart(&batch);
@@ -166,7 +171,8 @@ static const PhStatement read_history = {
 };
 
 GPtrArray *
-ph_stored_setting_history_blocking(const char *key, unsigned limit, int64_t deadline_us, GError **error)
+ph_stored_setting_history_blocking(
+    const char *key, unsigned limit, int64_t deadline_us, GError **error)
 {
     g_autoptr(PhLease) lease = ph_store_lease_blocking(deadline_us, error);
     if (lease == NULL)

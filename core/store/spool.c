@@ -1,7 +1,7 @@
 /* spool.c - bytes on their way in
  *
- * Hard here: the sum of all spools of the process has a limit, and a file may only grow while the disk has room left for
- * the rest of the server. An append either takes all of its bytes or none.
+ * Hard here: the sum of all spools of the process has a limit, and a file may only grow while the
+ * disk has room left for the rest of the server. An append either takes all of its bytes or none.
  */
 #include "posthouse/spool.h"
 
@@ -117,7 +117,8 @@ disk_error(GError **error)
 {
     int code = errno;
     bool full = code == ENOSPC || code == EDQUOT;
-    g_set_error(error, PH_ERROR, full ? PH_ERROR_LIMIT : PH_ERROR_TEMPORARY, "spool: %s", g_strerror(code));
+    g_set_error(
+        error, PH_ERROR, full ? PH_ERROR_LIMIT : PH_ERROR_TEMPORARY, "spool: %s", g_strerror(code));
     return false;
 }
 
@@ -133,7 +134,8 @@ open_file(PhSpool *spool, size_t more, GError **error)
         g_set_error(error, PH_ERROR, PH_ERROR_LIMIT, "the disk of the spool is nearly full");
         return false;
     }
-    if (spool->memory != NULL && !write_all(fd, (const char *)spool->memory->data, spool->size, 0)) {
+    if (spool->memory != NULL &&
+        !write_all(fd, (const char *)spool->memory->data, spool->size, 0)) {
         disk_error(error);
         close(fd);
         return false;
@@ -193,7 +195,8 @@ ph_spool_append(PhSpool *spool, const void *bytes, size_t length, GError **error
 }
 
 bool
-ph_spool_read(const PhSpool *spool, size_t offset, void *buffer, size_t length, size_t *length_out, GError **error)
+ph_spool_read(const PhSpool *spool, size_t offset, void *buffer, size_t length, size_t *length_out,
+    GError **error)
 {
     size_t left = offset < spool->size ? spool->size - offset : 0;
     length = MIN(length, left);

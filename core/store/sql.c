@@ -1,8 +1,8 @@
 /* sql.c - batches of statements over libpq's pipeline mode
  *
- * Hard here: a batch may be megabytes out while rows come in, so both directions are pumped together on a socket that
- * never blocks; every wait ends at the lease's deadline; and after a failure the connection must be either clean
- * (rolled back) or thrown away, never in between.
+ * Hard here: a batch may be megabytes out while rows come in, so both directions are pumped
+ * together on a socket that never blocks; every wait ends at the lease's deadline; and after a
+ * failure the connection must be either clean (rolled back) or thrown away, never in between.
  */
 #include "store/sql.h"
 
@@ -13,14 +13,15 @@
 #include <string.h>
 
 const PhStatement ph_sql_begin = { "begin", "BEGIN" };
-const PhStatement ph_sql_begin_snapshot = { "begin-snapshot", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" };
+const PhStatement ph_sql_begin_snapshot = { "begin-snapshot",
+    "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" };
 const PhStatement ph_sql_commit = { "commit", "COMMIT" };
 const PhStatement ph_sql_rollback = { "rollback", "ROLLBACK" };
 
 /* Microseconds from 1970 to PostgreSQL's epoch, 2000-01-01. */
 static const int64_t PG_EPOCH_US = INT64_C(946684800000000);
 
-/* -- parameters --------------------------------------------------------------------------------------------- */
+/* -- parameters -------------------------------------------------------------------------------- */
 
 static int
 next_param(PhParams *params)
@@ -98,7 +99,8 @@ ph_param_text(PhParams *params, const char *text)
         ph_param_bytes(params, text, strlen(text));
 }
 
-/* The binary form of an array: dimensions, has null, type, length, lower bound; then the elements. */
+/* The binary form of an array: dimensions, has null, type, length, lower bound; then the
+ * elements. */
 enum { ARRAY_HEAD_BYTES = 20 };
 
 static void
@@ -126,7 +128,8 @@ void
 ph_sql_array_add_int(PhSqlArray *array, int64_t value)
 {
     size_t width = array->type == PH_SQL_INT8 ? 8 : array->type == PH_SQL_INT4 ? 4 : 2;
-    g_assert(array->type == PH_SQL_INT8 || array->type == PH_SQL_INT4 || array->type == PH_SQL_INT2);
+    g_assert(
+        array->type == PH_SQL_INT8 || array->type == PH_SQL_INT4 || array->type == PH_SQL_INT2);
     char raw[8];
     put_big_endian(raw, (uint64_t)value, width);
     append_int32(array->bytes, (int32_t)width);
@@ -197,7 +200,7 @@ clear_params(PhParams *params)
     params->count = 0;
 }
 
-/* -- results ------------------------------------------------------------------------------------------------ */
+/* -- results ----------------------------------------------------------------------------------- */
 
 static uint64_t
 read_big_endian(const char *bytes, size_t width)
@@ -290,24 +293,24 @@ ph_cell_timestamp_us(const PGresult *result, int row, int column)
     return ph_cell_int64(result, row, column) + PG_EPOCH_US;
 }
 
-/* -- errors ------------------------------------------------------------------------------------------------- */
+/* -- errors ------------------------------------------------------------------------------------ */
 
 /* The longest matching prefix of the SQLSTATE decides; what is not here is a defect of ours. */
 static const struct {
     const char *sqlstate;
     PhError code;
 } sqlstate_codes[] = {
-    { "08", PH_ERROR_UNAVAILABLE }, /* connection exception */
-    { "22", PH_ERROR_SYNTAX },      /* data that cannot be stored */
-    { "23505", PH_ERROR_CONFLICT }, /* unique */
-    { "23503", PH_ERROR_CONFLICT }, /* foreign key */
+    { "08", PH_ERROR_UNAVAILABLE },    /* connection exception */
+    { "22", PH_ERROR_SYNTAX },         /* data that cannot be stored */
+    { "23505", PH_ERROR_CONFLICT },    /* unique */
+    { "23503", PH_ERROR_CONFLICT },    /* foreign key */
     { "25006", PH_ERROR_UNAVAILABLE }, /* read only: a standby */
-    { "40", PH_ERROR_TEMPORARY },   /* deadlock, serialization */
-    { "53", PH_ERROR_TEMPORARY },   /* out of disk, memory, connections */
-    { "55P03", PH_ERROR_TEMPORARY }, /* lock timeout */
-    { "57014", PH_ERROR_TEMPORARY }, /* statement timeout */
-    { "57P", PH_ERROR_UNAVAILABLE }, /* shutdown, crash, starting */
-    { "58", PH_ERROR_TEMPORARY },   /* input and output of the server */
+    { "40", PH_ERROR_TEMPORARY },      /* deadlock, serialization */
+    { "53", PH_ERROR_TEMPORARY },      /* out of disk, memory, connections */
+    { "55P03", PH_ERROR_TEMPORARY },   /* lock timeout */
+    { "57014", PH_ERROR_TEMPORARY },   /* statement timeout */
+    { "57P", PH_ERROR_UNAVAILABLE },   /* shutdown, crash, starting */
+    { "58", PH_ERROR_TEMPORARY },      /* input and output of the server */
 };
 
 static PhError
@@ -332,8 +335,9 @@ set_error_from_result(const PhStatement *statement, const PGresult *result, GErr
 {
     const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
     g_autofree char *text = one_line(PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY));
-    g_set_error(error, PH_ERROR, (int)code_of_sqlstate(sqlstate), "database: %s (%s, statement \"%s\")", text,
-        sqlstate != NULL ? sqlstate : "no code", statement->name);
+    g_set_error(error, PH_ERROR, (int)code_of_sqlstate(sqlstate),
+        "database: %s (%s, statement \"%s\")", text, sqlstate != NULL ? sqlstate : "no code",
+        statement->name);
 }
 
 void
@@ -347,7 +351,7 @@ ph_lease_set_lost(PhLease *lease, GError **error)
     }
 }
 
-/* -- batches ------------------------------------------------------------------------------------------------ */
+/* -- batches ----------------------------------------------------------------------------------- */
 
 void
 ph_batch_init(PhBatch *batch)
@@ -395,7 +399,8 @@ ph_batch_affected(const PhBatch *batch, unsigned index)
     return g_ascii_strtoll(PQcmdTuples(batch->calls[index].result), NULL, 10);
 }
 
-/* The server's own names must differ for statements that share a name by mistake: the address is unique. */
+/* The server's own names must differ for statements that share a name by mistake: the address is
+ * unique. */
 static void
 server_name(const PhStatement *statement, char out[static 64])
 {
@@ -409,12 +414,12 @@ send_call(PhLease *lease, PhBatch *batch, unsigned index, GHashTable *sending)
     const PhParams *params = &batch->calls[index].params;
     char name[64];
     server_name(statement, name);
-    if (!g_hash_table_contains(lease->prepared, statement) && g_hash_table_add(sending, (gpointer)(uintptr_t)statement)
-        && PQsendPrepare(lease->conn, name, statement->sql, 0, NULL) != 1)
+    if (!g_hash_table_contains(lease->prepared, statement) &&
+        g_hash_table_add(sending, (gpointer)(uintptr_t)statement) &&
+        PQsendPrepare(lease->conn, name, statement->sql, 0, NULL) != 1)
         return false;
-    return PQsendQueryPrepared(
-               lease->conn, name, params->count, params->values, params->lengths, params->formats, 1)
-        == 1;
+    return PQsendQueryPrepared(lease->conn, name, params->count, params->values, params->lengths,
+               params->formats, 1) == 1;
 }
 
 /* Pushes output and takes input until a result can be read without waiting. */
@@ -427,7 +432,8 @@ wait_for_result(PhLease *lease, GError **error)
             return false;
         if (PQisBusy(lease->conn) == 0)
             return true;
-        int64_t left_us = lease->deadline_us == INT64_MAX ? 3600000000 : lease->deadline_us - ph_monotonic_us();
+        int64_t left_us =
+            lease->deadline_us == INT64_MAX ? 3600000000 : lease->deadline_us - ph_monotonic_us();
         if (left_us <= 0) {
             g_set_error(error, PH_ERROR, PH_ERROR_TEMPORARY, "the database did not answer in time");
             return false;
@@ -439,7 +445,8 @@ wait_for_result(PhLease *lease, GError **error)
         int ready = poll(&poll_fd, 1, (int)MIN(left_us / 1000 + 1, 3600000));
         if (ready < 0 && errno != EINTR)
             return false;
-        if (ready > 0 && (poll_fd.revents & (POLLIN | POLLERR | POLLHUP)) != 0 && PQconsumeInput(lease->conn) != 1)
+        if (ready > 0 && (poll_fd.revents & (POLLIN | POLLERR | POLLHUP)) != 0 &&
+            PQconsumeInput(lease->conn) != 1)
             return false;
     }
 }
@@ -491,10 +498,11 @@ read_sync(PhLease *lease, GError **error)
     return is_sync;
 }
 
-/* Sends the batch and reads all of its results. False: the connection is lost (`error` may be set). The first
- * statement that failed is in `bad_out`, with its result in `bad_result_out`. */
+/* Sends the batch and reads all of its results. False: the connection is lost (`error` may be set).
+ * The first statement that failed is in `bad_out`, with its result in `bad_result_out`. */
 static bool
-exchange(PhLease *lease, PhBatch *batch, const PhStatement **bad_out, PGresult **bad_result_out, GError **error)
+exchange(PhLease *lease, PhBatch *batch, const PhStatement **bad_out, PGresult **bad_result_out,
+    GError **error)
 {
     g_autoptr(GHashTable) sending = g_hash_table_new(NULL, NULL);
     for (unsigned i = 0; i < batch->n_calls; i++)
@@ -603,7 +611,8 @@ bool
 ph_batch_run_blocking(PhLease *lease, PhBatch *batch, unsigned flags, GError **error)
 {
     if (lease->lost) {
-        g_set_error(error, PH_ERROR, PH_ERROR_UNAVAILABLE, "the database is away: the connection is lost");
+        g_set_error(
+            error, PH_ERROR, PH_ERROR_UNAVAILABLE, "the database is away: the connection is lost");
         return false;
     }
     bool may_repeat = (flags & PH_BATCH_SAFE) != 0 && !ph_lease_in_transaction(lease);

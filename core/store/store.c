@@ -32,8 +32,10 @@ settings_new(const PhStoreConfig *config)
     settings->committers = MIN(or_default(config->committers, 2), 32);
     settings->commit_patience_us = (int64_t)or_default(config->commit_patience_ms, 20000) * 1000;
     settings->poll_us = (int64_t)or_default(config->poll_ms, 30000) * 1000;
-    settings->views_kept_bytes = config->views_kept_bytes != 0 ? config->views_kept_bytes : 64u << 20;
-    settings->spool_total_bytes = config->spool_total_bytes != 0 ? config->spool_total_bytes : 512u << 20;
+    settings->views_kept_bytes =
+        config->views_kept_bytes != 0 ? config->views_kept_bytes : 64u << 20;
+    settings->spool_total_bytes =
+        config->spool_total_bytes != 0 ? config->spool_total_bytes : 512u << 20;
     settings->without_batching = config->without_batching;
     return settings;
 }
@@ -64,13 +66,14 @@ conninfo_is_well_formed(const char *conninfo, GError **error)
     return false;
 }
 
-/* The first look at the database: a node number, so that ids can be made. Being away is no failure. */
-static void
+/* The first look at the database: a node number, so that ids can be made. Being away is no
+ * failure. */
+PH_IN_JOB static void
 look_at_database(void)
 {
     g_autoptr(GError) error = NULL;
-    g_autoptr(PhLease) lease
-        = ph_lease_take_blocking(PH_LANE_CONSOLE, ph_monotonic_us() + 5000000, &error);
+    g_autoptr(PhLease) lease =
+        ph_lease_take_blocking(PH_LANE_CONSOLE, ph_monotonic_us() + 5000000, &error);
     if (lease == NULL || !ph_node_keep_blocking(lease, &error))
         ph_leases_note_error(error->message);
 }
@@ -128,7 +131,8 @@ ph_store_ping_blocking(int64_t deadline_us, GError **error)
     ph_batch_add(&batch, &ping);
     if (!ph_batch_run_blocking(lease, &batch, PH_BATCH_SAFE, error))
         return false;
-    __atomic_store_n(&known_schema_version, ph_cell_int32(ph_batch_result(&batch, 0), 0, 0), __ATOMIC_RELAXED);
+    __atomic_store_n(
+        &known_schema_version, ph_cell_int32(ph_batch_result(&batch, 0), 0, 0), __ATOMIC_RELAXED);
     return true;
 }
 

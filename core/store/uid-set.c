@@ -126,5 +126,6 @@ void
 ph_uid_set_add_pairs(PhUidSet *set, const GArray *pairs)
 {
     for (guint i = 0; i + 1 < pairs->len; i += 2)
-        ph_uid_set_add(set, (uint32_t)g_array_index(pairs, int64_t, i), (uint32_t)g_array_index(pairs, int64_t, i + 1));
+        ph_uid_set_add(set, (uint32_t)g_array_index(pairs, int64_t, i),
+            (uint32_t)g_array_index(pairs, int64_t, i + 1));
 }

@@ -1,9 +1,9 @@
 /* view-table.c - the open mailboxes of this process
  *
- * Hard here: what a commit did arrives as a delta from the thread that committed, in any order, while another thread may
- * be reading the same mailbox from the database. A version is only ever replaced by one that was made from it, under the
- * mailbox's lock; a delta that is not the next one is dropped and the gap is read instead. One thread reads at a time,
- * the others wait for it.
+ * Hard here: what a commit did arrives as a delta from the thread that committed, in any order,
+ * while another thread may be reading the same mailbox from the database. A version is only ever
+ * replaced by one that was made from it, under the mailbox's lock; a delta that is not the next one
+ * is dropped and the gap is read instead. One thread reads at a time, the others wait for it.
  */
 #include "store/view.h"
 
@@ -43,7 +43,7 @@ static struct {
     unsigned n_watches;
 } table;
 
-/* -- the table ------------------------------------------------------------------------------------------------ */
+/* -- the table --------------------------------------------------------------------------------- */
 
 static unsigned
 hash_key(const void *data)
@@ -199,7 +199,7 @@ let_go(OpenMailbox *open)
     g_slist_free_full(evicted, (GDestroyNotify)destroy);
 }
 
-/* -- versions and watches ------------------------------------------------------------------------------------- */
+/* -- versions and watches ---------------------------------------------------------------------- */
 
 /* Takes `next`. Returns the watches to call, each marked as being called. */
 static GPtrArray *
@@ -242,7 +242,9 @@ set_gone(OpenMailbox *open)
         remove_locked(open);
     ph_mutex_unlock(&table.lock);
     ph_mutex_lock(&open->lock);
-    GPtrArray *calls = ph_view_is_gone(open->latest) ? g_ptr_array_new() : install_locked(open, ph_view_with_gone(open->latest));
+    GPtrArray *calls = ph_view_is_gone(open->latest)
+                           ? g_ptr_array_new()
+                           : install_locked(open, ph_view_with_gone(open->latest));
     ph_mutex_unlock(&open->lock);
     call_watches(open, calls);
 }
@@ -264,7 +266,7 @@ ph_views_gone(PhMailboxKey mailbox)
     ph_notifier_tell_mailbox(mailbox, INT64_MAX);
 }
 
-/* -- reading from the database -------------------------------------------------------------------------------- */
+/* -- reading from the database ----------------------------------------------------------------- */
 
 static const PhStatement read_state = {
     "view-state",
@@ -296,7 +298,7 @@ static const PhStatement read_rows = {
     "ORDER BY m.uid",
 };
 
-static GArray *
+PH_IN_JOB static GArray *
 load_rows(PhLease *lease, PhMailboxKey key, GError **error)
 {
     g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(PhViewRow));
@@ -323,9 +325,9 @@ load_rows(PhLease *lease, PhMailboxKey key, GError **error)
 }
 
 /* What changed since the version, or everything. */
-static bool
-read_difference(PhLease *lease, const PhView *base, const PGresult *changes, PhViewDelta *delta, bool *all_out,
-    GError **error)
+PH_IN_JOB static bool
+read_difference(PhLease *lease, const PhView *base, const PGresult *changes, PhViewDelta *delta,
+    bool *all_out, GError **error)
 {
     g_autoptr(PhUidSet) touched = ph_uid_set_new();
     delta->gone = ph_uid_set_new();
@@ -362,8 +364,9 @@ version_from(const PhView *base, PhViewDelta *delta, bool all)
 }
 
 /* The next version, in one snapshot of the database. Null in `next_out`: the mailbox is gone. */
-static bool
-read_version(PhLease *lease, PhMailboxKey key, const PhView *base, PhView **next_out, GError **error)
+PH_IN_JOB static bool
+read_version(
+    PhLease *lease, PhMailboxKey key, const PhView *base, PhView **next_out, GError **error)
 {
     bool is_cold = ph_view_highest_modseq(base) == 0;
     g_auto(PhBatch) batch;
@@ -379,8 +382,8 @@ read_version(PhLease *lease, PhMailboxKey key, const PhView *base, PhView **next
     const PGresult *state = ph_batch_result(&batch, 1);
     *next_out = NULL;
     bool worked = true;
-    if (PQntuples(state) == 1
-        && (is_cold || (uint32_t)ph_cell_int64(state, 0, 0) == ph_view_uid_validity(base))) {
+    if (PQntuples(state) == 1 &&
+        (is_cold || (uint32_t)ph_cell_int64(state, 0, 0) == ph_view_uid_validity(base))) {
         g_autoptr(PhViewDelta) delta = ph_view_delta_new(key);
         bool all = false;
         delta->uid_validity = (uint32_t)ph_cell_int64(state, 0, 0);
@@ -417,7 +420,7 @@ begin_reading_locked(OpenMailbox *open, int64_t deadline_us)
 }
 
 /* Brings the view to `modseq` or later; INT64_MAX: to what the database has. */
-static bool
+PH_IN_JOB static bool
 catch_up(OpenMailbox *open, PhLease *lease, int64_t modseq, GError **error)
 {
     for (;;) {
@@ -427,7 +430,8 @@ catch_up(OpenMailbox *open, PhLease *lease, int64_t modseq, GError **error)
             g_set_error(error, PH_ERROR, PH_ERROR_TEMPORARY, "the mailbox was not read in time");
             return false;
         }
-        bool is_done = ph_view_is_gone(open->latest) || (open->is_loaded && ph_view_highest_modseq(open->latest) >= modseq);
+        bool is_done = ph_view_is_gone(open->latest) ||
+                       (open->is_loaded && ph_view_highest_modseq(open->latest) >= modseq);
         g_autoptr(PhView) base = ph_view_ref(open->latest);
         ph_mutex_unlock(&open->lock);
 
@@ -440,8 +444,9 @@ catch_up(OpenMailbox *open, PhLease *lease, int64_t modseq, GError **error)
         open->reading = false;
         g_cond_broadcast(&open->changed);
         bool overtaken = next != NULL && open->latest != base;
-        bool is_news = next != NULL && !overtaken
-            && (!open->is_loaded || ph_view_highest_modseq(next) > ph_view_highest_modseq(base));
+        bool is_news =
+            next != NULL && !overtaken &&
+            (!open->is_loaded || ph_view_highest_modseq(next) > ph_view_highest_modseq(base));
         if (is_news)
             calls = install_locked(open, g_steal_pointer(&next));
         ph_mutex_unlock(&open->lock);
@@ -473,7 +478,7 @@ ph_views_catch_up_blocking(PhLease *lease, PhMailboxKey mailbox, int64_t modseq,
     return worked;
 }
 
-/* -- deltas ------------------------------------------------------------------------------------------------------ */
+/* -- deltas ------------------------------------------------------------------------------------ */
 
 typedef enum Fit {
     FIT_OLD,
@@ -485,9 +490,11 @@ static Fit
 fit_locked(const OpenMailbox *open, const PhViewDelta *delta)
 {
     int64_t modseq = ph_view_highest_modseq(open->latest);
-    if (open->watches->len == 0 || ph_view_is_gone(open->latest) || (open->is_loaded && delta->modseq <= modseq))
+    if (open->watches->len == 0 || ph_view_is_gone(open->latest) ||
+        (open->is_loaded && delta->modseq <= modseq))
         return FIT_OLD;
-    if (open->is_loaded && delta->modseq == modseq + 1 && delta->uid_validity == ph_view_uid_validity(open->latest))
+    if (open->is_loaded && delta->modseq == modseq + 1 &&
+        delta->uid_validity == ph_view_uid_validity(open->latest))
         return FIT_NEXT;
     return FIT_GAP;
 }
@@ -515,11 +522,11 @@ ph_views_apply_blocking(PhViewDelta *delta, PhLease *lease)
     ph_notifier_tell_mailbox(key, modseq);
 }
 
-/* -- watching ---------------------------------------------------------------------------------------------------- */
+/* -- watching ---------------------------------------------------------------------------------- */
 
 PhMailboxWatch *
-ph_mailbox_watch_blocking(int64_t actor_id, PhMailboxKey mailbox, PhMailboxChanged changed, void *data,
-    int64_t deadline_us, GError **error)
+ph_mailbox_watch_blocking(int64_t actor_id, PhMailboxKey mailbox, PhMailboxChanged changed,
+    void *data, int64_t deadline_us, GError **error)
 {
     if (!ph_right_check(actor_id, mailbox.account_id, PH_RIGHT_READ, error))
         return NULL;
@@ -590,7 +597,8 @@ ph_mailbox_watch_refresh_with_blocking(PhMailboxWatch *watch, PhLease *lease, GE
         return true;
     }
     g_autoptr(PhView) view = ph_mailbox_watch_latest(watch);
-    bool renumbered = ph_view_highest_modseq(view) != 0 && (uint32_t)ph_cell_int64(state, 0, 0) != ph_view_uid_validity(view);
+    bool renumbered = ph_view_highest_modseq(view) != 0 &&
+                      (uint32_t)ph_cell_int64(state, 0, 0) != ph_view_uid_validity(view);
     return catch_up(watch->open, lease, renumbered ? INT64_MAX : ph_cell_int64(state, 0, 2), error);
 }
 
@@ -601,7 +609,7 @@ ph_mailbox_watch_refresh_blocking(PhMailboxWatch *watch, int64_t deadline_us, GE
     return lease != NULL && ph_mailbox_watch_refresh_with_blocking(watch, lease, error);
 }
 
-/* -- the safety net ------------------------------------------------------------------------------------------------ */
+/* -- the safety net ---------------------------------------------------------------------------- */
 
 static const PhStatement poll_states = {
     "view-poll",
@@ -627,7 +635,7 @@ used_keys(void)
     return keys;
 }
 
-static bool
+PH_IN_JOB static bool
 poll_some(PhLease *lease, const PhMailboxKey *keys, guint count, GError **error)
 {
     g_auto(PhSqlArray) accounts;

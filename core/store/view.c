@@ -1,7 +1,8 @@
 /* view.c - versions of an open mailbox
  *
- * Shape of a version: a spine of chunks of at most 512 rows; `starts` holds the index of each chunk's first row. A later
- * version has a spine of its own and shares the chunks that did not change. Everything is immutable once made.
+ * Shape of a version: a spine of chunks of at most 512 rows; `starts` holds the index of each
+ * chunk's first row. A later version has a spine of its own and shares the chunks that did not
+ * change. Everything is immutable once made.
  */
 #include "store/view.h"
 
@@ -30,7 +31,7 @@ struct PhView {
     GPtrArray *keywords; /* shared; never changed */
 };
 
-/* -- chunks ------------------------------------------------------------------------------------------------- */
+/* -- chunks ------------------------------------------------------------------------------------ */
 
 static void
 chunk_unref(Chunk *chunk)
@@ -52,7 +53,7 @@ chunk_new(const PhViewRow *rows, unsigned count)
     return chunk;
 }
 
-/* -- versions ------------------------------------------------------------------------------------------------- */
+/* -- versions ---------------------------------------------------------------------------------- */
 
 PhView *
 ph_view_new(void)
@@ -86,8 +87,8 @@ ph_view_unref(PhView *view)
 size_t
 ph_view_memory(const PhView *view)
 {
-    return sizeof *view + view->n_chunks * (sizeof(Chunk) + sizeof(Chunk *) + sizeof(size_t))
-        + view->count * sizeof(PhViewRow);
+    return sizeof *view + view->n_chunks * (sizeof(Chunk) + sizeof(Chunk *) + sizeof(size_t)) +
+           view->count * sizeof(PhViewRow);
 }
 
 static size_t
@@ -206,7 +207,7 @@ ph_view_is_gone(const PhView *view)
     return view->is_gone;
 }
 
-/* -- making the next version ------------------------------------------------------------------------------------ */
+/* -- making the next version ------------------------------------------------------------------- */
 
 PhViewDelta *
 ph_view_delta_new(PhMailboxKey mailbox)
@@ -238,7 +239,8 @@ flush_rows(Builder *builder)
     unsigned count = builder->rows->len;
     for (unsigned from = 0; from < count;) {
         unsigned take = MIN(count - from, (unsigned)CHUNK_ROWS);
-        g_ptr_array_add(builder->chunks, chunk_new(&g_array_index(builder->rows, PhViewRow, from), take));
+        g_ptr_array_add(
+            builder->chunks, chunk_new(&g_array_index(builder->rows, PhViewRow, from), take));
         from += take;
     }
     g_array_set_size(builder->rows, 0);
@@ -255,7 +257,9 @@ share_chunk(Builder *builder, Chunk *chunk)
 static const PhViewRow *
 delta_row(const PhViewDelta *delta, unsigned index)
 {
-    return delta->rows != NULL && index < delta->rows->len ? &g_array_index(delta->rows, PhViewRow, index) : NULL;
+    return delta->rows != NULL && index < delta->rows->len
+               ? &g_array_index(delta->rows, PhViewRow, index)
+               : NULL;
 }
 
 static bool
@@ -267,18 +271,21 @@ is_gone(const PhViewDelta *delta, uint32_t uid)
 static bool
 any_gone(const PhViewDelta *delta, const Chunk *chunk)
 {
-    return delta->gone != NULL
-        && ph_uid_set_overlaps(delta->gone, chunk->rows[0].uid, chunk->rows[chunk->count - 1].uid);
+    return delta->gone != NULL &&
+           ph_uid_set_overlaps(delta->gone, chunk->rows[0].uid, chunk->rows[chunk->count - 1].uid);
 }
 
-/* Merges the rows of a chunk with those of the delta up to `last`; `next` is the place in the delta. */
+/* Merges the rows of a chunk with those of the delta up to `last`; `next` is the place in the
+ * delta. */
 static void
-merge_chunk(Builder *builder, const Chunk *chunk, const PhViewDelta *delta, unsigned *next, uint32_t last)
+merge_chunk(
+    Builder *builder, const Chunk *chunk, const PhViewDelta *delta, unsigned *next, uint32_t last)
 {
     unsigned at = 0;
     const PhViewRow *fresh = delta_row(delta, *next);
     while (at < chunk->count || (fresh != NULL && fresh->uid <= last)) {
-        bool take_fresh = fresh != NULL && fresh->uid <= last && (at == chunk->count || fresh->uid <= chunk->rows[at].uid);
+        bool take_fresh = fresh != NULL && fresh->uid <= last &&
+                          (at == chunk->count || fresh->uid <= chunk->rows[at].uid);
         const PhViewRow *row = take_fresh ? fresh : &chunk->rows[at];
         if (take_fresh && at < chunk->count && chunk->rows[at].uid == fresh->uid)
             at++;
@@ -298,7 +305,8 @@ merge(Builder *builder, const PhView *view, const PhViewDelta *delta)
     for (size_t i = 0; i < view->n_chunks; i++) {
         Chunk *chunk = view->chunks[i];
         bool is_last = i + 1 == view->n_chunks;
-        /* Fresh rows between this chunk and the next one belong here; those at the end extend a last chunk with room. */
+        /* Fresh rows between this chunk and the next one belong here; those at the end extend a
+         * last chunk with room. */
         uint32_t last = is_last ? UINT32_MAX : view->chunks[i + 1]->rows[0].uid - 1;
         const PhViewRow *fresh = delta_row(delta, next);
         bool loses = any_gone(delta, chunk);
@@ -402,7 +410,7 @@ ph_view_with_gone(const PhView *view)
     return next;
 }
 
-/* -- difference -------------------------------------------------------------------------------------------------- */
+/* -- difference -------------------------------------------------------------------------------- */
 
 typedef struct Cursor {
     const PhView *view;
@@ -414,7 +422,9 @@ typedef struct Cursor {
 static const PhViewRow *
 cursor_row(const Cursor *cursor)
 {
-    return cursor->chunk < cursor->view->n_chunks ? &cursor->view->chunks[cursor->chunk]->rows[cursor->row] : NULL;
+    return cursor->chunk < cursor->view->n_chunks
+               ? &cursor->view->chunks[cursor->chunk]->rows[cursor->row]
+               : NULL;
 }
 
 static void
@@ -430,8 +440,8 @@ cursor_step(Cursor *cursor)
 static bool
 skip_shared(Cursor *a, Cursor *b)
 {
-    if (a->row != 0 || b->row != 0 || a->chunk >= a->view->n_chunks || b->chunk >= b->view->n_chunks
-        || a->view->chunks[a->chunk] != b->view->chunks[b->chunk])
+    if (a->row != 0 || b->row != 0 || a->chunk >= a->view->n_chunks ||
+        b->chunk >= b->view->n_chunks || a->view->chunks[a->chunk] != b->view->chunks[b->chunk])
         return false;
     unsigned count = a->view->chunks[a->chunk]->count;
     a->index += count;
@@ -500,7 +510,7 @@ ph_view_diff(const PhView *from, const PhView *to, const PhViewDiff *diff, void 
     tell_events(expunged, events, diff, data);
 }
 
-/* -- from the database ------------------------------------------------------------------------------------------- */
+/* -- from the database ------------------------------------------------------------------------- */
 
 PhViewRow
 ph_view_row_from(const PGresult *rows, int i)

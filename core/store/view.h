@@ -1,7 +1,9 @@
-/* view.h - the inner side of mailbox views: making versions, and telling views of what was committed
+/* view.h - the inner side of mailbox views: making versions, and telling views of what was
+ * committed
  *
- * Shape:    a delta is what one commit did to one mailbox. Deltas are applied in modseq order; one that does not follow
- *           the view at once stands for a gap, which is read from mailbox_change.
+ * Shape:    a delta is what one commit did to one mailbox. Deltas are applied in modseq order; one
+ *           that does not follow the view at once stands for a gap, which is read from
+ *           mailbox_change.
  * Threads:  versions: made by one thread, then shared. ph_views_*: anywhere.
  */
 #pragma once
@@ -9,7 +11,7 @@
 #include "posthouse/mailbox-view.h"
 #include "store/internal.h"
 
-/* -- versions (view.c) -------------------------------------------------------------------------------------------- */
+/* -- versions (view.c) ------------------------------------------------------------------------- */
 
 typedef struct PhViewDelta {
     PhMailboxKey mailbox;
@@ -42,15 +44,19 @@ GArray *ph_view_rows_from(const PGresult *rows);
 GPtrArray *ph_keywords_from(const PGresult *rows);
 GPtrArray *ph_keywords_new(void);
 
-/* -- telling open views (view-table.c) ------------------------------------------------------------------------------ */
+/* -- telling open views (view-table.c) --------------------------------------------------------- */
 
-/* Takes the delta; tells other nodes too. With a lease (not in a transaction) a gap is read at once, so that the view is
- * not older than this commit when the call returns; without, the notifier's thread reads it soon. */
-void ph_views_apply_blocking(PhViewDelta *delta, PhLease *lease);
-/* Reads what is missing when a view is open and older than `modseq`. False only on a database error. */
-PH_IN_JOB bool ph_views_catch_up_blocking(PhLease *lease, PhMailboxKey mailbox, int64_t modseq, GError **error);
+/* Takes the delta; tells other nodes too. With a lease (not in a transaction) a gap is read at
+ * once, so that the view is not older than this commit when the call returns; without, the
+ * notifier's thread reads it soon. */
+PH_IN_JOB void ph_views_apply_blocking(PhViewDelta *delta, PhLease *lease);
+/* Reads what is missing when a view is open and older than `modseq`. False only on a database
+ * error. */
+PH_IN_JOB bool ph_views_catch_up_blocking(
+    PhLease *lease, PhMailboxKey mailbox, int64_t modseq, GError **error);
 /* ph_mailbox_watch_refresh_blocking() with a lease that is there. */
-PH_IN_JOB bool ph_mailbox_watch_refresh_with_blocking(PhMailboxWatch *watch, PhLease *lease, GError **error);
+PH_IN_JOB bool ph_mailbox_watch_refresh_with_blocking(
+    PhMailboxWatch *watch, PhLease *lease, GError **error);
 /* Compares all watched views with the database. */
 PH_IN_JOB bool ph_views_poll_blocking(PhLease *lease, GError **error);
 /* Marks an open view as gone, without telling other nodes. */

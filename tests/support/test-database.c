@@ -1,7 +1,8 @@
 /* test-database.c - starting PostgreSQL for tests
  *
- * Hard here: PostgreSQL refuses to run as root, and must be stopped whatever the test does. As root its programs run as
- * the user "postgres" (or "nobody"). The kernel sends the server a signal when this program is gone.
+ * Hard here: PostgreSQL refuses to run as root, and must be stopped whatever the test does. As root
+ * its programs run as the user "postgres" (or "nobody"). The kernel sends the server a signal when
+ * this program is gone.
  */
 #include "tests/support/test-database.h"
 
@@ -41,20 +42,22 @@ fail(const char *what, const char *why)
     _exit(99);
 }
 
-/* -- PostgreSQL's programs ------------------------------------------------------------------------------------ */
+/* -- PostgreSQL's programs --------------------------------------------------------------------- */
 
 static char *
 find_bin(void)
 {
     g_autofree char *asked = NULL;
-    if (g_spawn_command_line_sync("pg_config --bindir", &asked, NULL, NULL, NULL) && asked != NULL) {
+    if (g_spawn_command_line_sync("pg_config --bindir", &asked, NULL, NULL, NULL) &&
+        asked != NULL) {
         g_strstrip(asked);
         g_autofree char *initdb = g_build_filename(asked, "initdb", NULL);
         if (g_file_test(initdb, G_FILE_TEST_IS_EXECUTABLE))
             return g_steal_pointer(&asked);
     }
     static const char *const known[] = { "/usr/lib/postgresql/17/bin", "/usr/lib/postgresql/16/bin",
-        "/usr/lib/postgresql/15/bin", "/usr/pgsql-17/bin", "/usr/pgsql-16/bin", "/usr/pgsql-15/bin", "/usr/bin" };
+        "/usr/lib/postgresql/15/bin", "/usr/pgsql-17/bin", "/usr/pgsql-16/bin", "/usr/pgsql-15/bin",
+        "/usr/bin" };
     for (size_t i = 0; i < G_N_ELEMENTS(known); i++) {
         g_autofree char *initdb = g_build_filename(known[i], "initdb", NULL);
         if (g_file_test(initdb, G_FILE_TEST_IS_EXECUTABLE))
@@ -77,7 +80,8 @@ become_server_user(void)
     if (geteuid() != 0)
         return;
     const struct passwd *user = server_user();
-    if (user == NULL || setgroups(0, NULL) != 0 || setgid(user->pw_gid) != 0 || setuid(user->pw_uid) != 0)
+    if (user == NULL || setgroups(0, NULL) != 0 || setgid(user->pw_gid) != 0 ||
+        setuid(user->pw_uid) != 0)
         _exit(98);
 }
 
@@ -117,11 +121,12 @@ run_to_end(const char *const *arguments)
 {
     int status = 0;
     pid_t pid = run(arguments);
-    if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
+    if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status) ||
+        WEXITSTATUS(status) != 0)
         fail(arguments[0], "it failed; see server.log");
 }
 
-/* -- asking ------------------------------------------------------------------------------------------------------ */
+/* -- asking ------------------------------------------------------------------------------------ */
 
 char *
 test_database_ask(const char *conninfo, const char *sql)
@@ -133,7 +138,8 @@ test_database_ask(const char *conninfo, const char *sql)
     ExecStatusType status = PQresultStatus(result);
     if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
         fail(sql, PQerrorMessage(conn));
-    bool has_value = status == PGRES_TUPLES_OK && PQntuples(result) > 0 && !PQgetisnull(result, 0, 0);
+    bool has_value =
+        status == PGRES_TUPLES_OK && PQntuples(result) > 0 && !PQgetisnull(result, 0, 0);
     char *value = has_value ? g_strdup(PQgetvalue(result, 0, 0)) : NULL;
     PQclear(result);
     PQfinish(conn);
@@ -147,7 +153,7 @@ test_database_ask_number(const char *conninfo, const char *sql)
     return text != NULL ? g_ascii_strtoll(text, NULL, 10) : 0;
 }
 
-/* -- the private cluster ---------------------------------------------------------------------------------------------- */
+/* -- the private cluster ----------------------------------------------------------------------- */
 
 /* False: it ended at its start. */
 static bool
@@ -171,9 +177,20 @@ start_server(void)
     g_autofree char *program = g_build_filename(cluster.bin, "postgres", NULL);
     g_autofree char *data = g_build_filename(cluster.folder, "data", NULL);
     const char *const arguments[] = {
-        program, "-D", data, "-k", cluster.folder, "-c", "listen_addresses=",
-        "-c", "fsync=off", "-c", "max_connections=80", "-c",
-        "shared_buffers=64MB", NULL,
+        program,
+        "-D",
+        data,
+        "-k",
+        cluster.folder,
+        "-c",
+        "listen_addresses=",
+        "-c",
+        "fsync=off",
+        "-c",
+        "max_connections=80",
+        "-c",
+        "shared_buffers=64MB",
+        NULL,
     };
     cluster.server = run(arguments);
     return await_server();
@@ -182,7 +199,8 @@ start_server(void)
 static void
 remove_tree(const char *path)
 {
-    g_autoptr(GDir) dir = g_file_test(path, G_FILE_TEST_IS_SYMLINK) ? NULL : g_dir_open(path, 0, NULL);
+    g_autoptr(GDir) dir =
+        g_file_test(path, G_FILE_TEST_IS_SYMLINK) ? NULL : g_dir_open(path, 0, NULL);
     const char *name;
     while (dir != NULL && (name = g_dir_read_name(dir)) != NULL) {
         g_autofree char *child = g_build_filename(path, name, NULL);
@@ -199,7 +217,8 @@ remove_leftovers(void)
     const char *name;
     while (dir != NULL && (name = g_dir_read_name(dir)) != NULL) {
         int pid = 0;
-        if (sscanf(name, "phtest-%d-", &pid) != 1 || pid <= 0 || kill(pid, 0) == 0 || errno != ESRCH)
+        if (sscanf(name, "phtest-%d-", &pid) != 1 || pid <= 0 || kill(pid, 0) == 0 ||
+            errno != ESRCH)
             continue;
         g_autofree char *path = g_build_filename(g_get_tmp_dir(), name, NULL);
         remove_tree(path);
@@ -215,14 +234,25 @@ make_cluster(void)
     cluster.folder = g_dir_make_tmp(pattern, NULL);
     if (cluster.folder == NULL)
         fail("a temporary folder", g_strerror(errno));
-    if (geteuid() == 0 && (server_user() == NULL || chown(cluster.folder, server_user()->pw_uid, server_user()->pw_gid) != 0))
+    if (geteuid() == 0 && (server_user() == NULL || chown(cluster.folder, server_user()->pw_uid,
+                                                        server_user()->pw_gid) != 0))
         fail(cluster.folder, "cannot be given to an unprivileged user");
     cluster.admin = g_strdup_printf("host=%s dbname=postgres user=postgres", cluster.folder);
     g_autofree char *initdb = g_build_filename(cluster.bin, "initdb", NULL);
     g_autofree char *data = g_build_filename(cluster.folder, "data", NULL);
     const char *const arguments[] = {
-        initdb, "-D", data, "-U", "postgres", "-A", "trust", "-E",
-        "UTF8", "--locale=C", "--no-sync", NULL,
+        initdb,
+        "-D",
+        data,
+        "-U",
+        "postgres",
+        "-A",
+        "trust",
+        "-E",
+        "UTF8",
+        "--locale=C",
+        "--no-sync",
+        NULL,
     };
     run_to_end(arguments);
     if (!start_server())
@@ -258,7 +288,7 @@ test_database_restart(void)
     fail("PostgreSQL", "it does not start again");
 }
 
-/* -- databases ----------------------------------------------------------------------------------------------------- */
+/* -- databases --------------------------------------------------------------------------------- */
 
 static char *
 conninfo_of(const char *name)
@@ -310,7 +340,8 @@ make_template(void)
     g_autofree char *folder = test_database_schema_folder();
     g_autoptr(GError) error = NULL;
     ph_assert_in_job();
-    if (!ph_store_migrate_blocking(conninfo, folder, "test", ph_monotonic_us() + 60000000, NULL, &error))
+    if (!ph_store_migrate_blocking(
+            conninfo, folder, "test", ph_monotonic_us() + 60000000, NULL, &error))
         fail("the schema", error->message);
 }
 
@@ -356,7 +387,8 @@ test_database_stop(void)
         return;
     if (cluster.folder == NULL) {
         for (guint i = cluster.made->len; i-- > 0;) {
-            g_autofree char *sql = g_strdup_printf("DROP DATABASE IF EXISTS %s WITH (FORCE)", (char *)cluster.made->pdata[i]);
+            g_autofree char *sql = g_strdup_printf(
+                "DROP DATABASE IF EXISTS %s WITH (FORCE)", (char *)cluster.made->pdata[i]);
             g_free(test_database_ask(cluster.admin, sql));
         }
     }

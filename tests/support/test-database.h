@@ -1,8 +1,9 @@
 /* test-database.h - a real PostgreSQL for a test program
  *
- * Shape:    with PH_TEST_PG (a conninfo) in the environment, databases are made in that server; without it, the program
- *           starts a private cluster in a temporary folder, as an unprivileged user, with fsync off. The schema is
- *           applied once, to a template; each test gets a copy.
+ * Shape:    with PH_TEST_PG (a conninfo) in the environment, databases are made in that server;
+ *           without it, the program starts a private cluster in a temporary folder, as an
+ *           unprivileged user, with fsync off. The schema is applied once, to a template; each test
+ *           gets a copy.
  * Threads:  the main thread of a test program.
  * Errors:   none are returned: what goes wrong here ends the test program with a message.
  */
@@ -23,7 +24,8 @@ char *test_database_new_empty(void);
 /* A schema folder of the tree. */
 char *test_database_schema_folder(void);
 
-/* Runs SQL text in a database and gives the first column of the first row, or null. Ends the program on an error. */
+/* Runs SQL text in a database and gives the first column of the first row, or null. Ends the
+ * program on an error. */
 char *test_database_ask(const char *conninfo, const char *sql);
 int64_t test_database_ask_number(const char *conninfo, const char *sql);
 

@@ -8,7 +8,8 @@
 #include "posthouse/mailbox-view.h"
 #include "store/store.h"
 
-/* An empty database and a store open on it. The rest of `config` is taken; conninfo and folders are filled in. */
+/* An empty database and a store open on it. The rest of `config` is taken; conninfo and folders are
+ * filled in. */
 char *test_store_open(const PhStoreConfig *config);
 /* Closes, waits, and forgets the database's name. */
 void test_store_close(char *conninfo);

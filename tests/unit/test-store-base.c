@@ -7,7 +7,7 @@
 #include <glib/gstdio.h>
 #include <string.h>
 
-/* -- migrations ----------------------------------------------------------------------------------------------- */
+/* -- migrations -------------------------------------------------------------------------------- */
 
 static bool
 migrate(const char *conninfo, const char *folder, unsigned *n_applied, GError **error)
@@ -55,7 +55,8 @@ test_migrate_once(void)
     g_assert_cmpuint(n, >=, 1);
     g_assert_true(migrate(conninfo, folder, &n, &error));
     g_assert_cmpuint(n, ==, 0);
-    g_autofree char *by = test_database_ask(conninfo, "SELECT by FROM schema_version WHERE version = 1");
+    g_autofree char *by =
+        test_database_ask(conninfo, "SELECT by FROM schema_version WHERE version = 1");
     g_assert_cmpstr(by, ==, "test");
 }
 
@@ -84,7 +85,9 @@ test_migrate_broken_file(void)
     write_file(folder, "0002-two.sql", "CREATE TABLE two (a integer); CREATE TABLE nonsense;");
     g_assert_false(migrate(conninfo, folder, NULL, &error));
     g_assert_error(error, PH_ERROR, PH_ERROR_INTERNAL);
-    g_assert_cmpint(test_database_ask_number(conninfo, "SELECT count(*) FROM pg_class WHERE relname IN ('one', 'two')"), ==, 1);
+    g_assert_cmpint(test_database_ask_number(
+                        conninfo, "SELECT count(*) FROM pg_class WHERE relname IN ('one', 'two')"),
+        ==, 1);
     g_clear_error(&error);
     write_file(folder, "0002-two.sql", "CREATE TABLE two (a integer);");
     unsigned n = 0;
@@ -134,10 +137,11 @@ test_migrate_together(void)
         g_assert_cmpint(got, >, 0);
         sum += got - 1;
     }
-    g_assert_cmpint(sum, ==, test_database_ask_number(conninfo, "SELECT count(*) FROM schema_version"));
+    g_assert_cmpint(
+        sum, ==, test_database_ask_number(conninfo, "SELECT count(*) FROM schema_version"));
 }
 
-/* -- batches ---------------------------------------------------------------------------------------------------- */
+/* -- batches ----------------------------------------------------------------------------------- */
 
 static const PhStatement echo = {
     "test-echo",
@@ -192,7 +196,8 @@ test_sql_types(void)
 }
 
 static const PhStatement divide = { "test-divide", "SELECT 1 / $1::bigint" };
-static const PhStatement put = { "test-put", "INSERT INTO operator (name, verifier) VALUES ($1::text, 'x')" };
+static const PhStatement put = { "test-put",
+    "INSERT INTO operator (name, verifier) VALUES ($1::text, 'x')" };
 static const PhStatement slow = { "test-slow", "SELECT 1::bigint FROM pg_sleep(5)" };
 
 /* A statement that fails takes the whole batch back, and the connection is clean afterwards. */
@@ -240,7 +245,7 @@ test_sql_deadline(void)
     test_store_close(conninfo);
 }
 
-/* -- leases -------------------------------------------------------------------------------------------------------- */
+/* -- leases ------------------------------------------------------------------------------------ */
 
 static void
 test_lease_lanes(void)
@@ -282,8 +287,8 @@ test_lease_dead_connection(void)
     ph_batch_add(&batch, &own_pid);
     ph_batch_run_blocking(lease, &batch, 0, &error);
     g_assert_no_error(error);
-    g_autofree char *sql
-        = g_strdup_printf("SELECT pg_terminate_backend(%d, 5000)", ph_cell_int32(ph_batch_result(&batch, 0), 0, 0));
+    g_autofree char *sql = g_strdup_printf(
+        "SELECT pg_terminate_backend(%d, 5000)", ph_cell_int32(ph_batch_result(&batch, 0), 0, 0));
     ph_lease_free(lease);
     g_free(test_database_ask(conninfo, sql));
     for (int i = 0; i < 3; i++) {
@@ -295,8 +300,8 @@ test_lease_dead_connection(void)
     ph_batch_restart(&batch);
     ph_batch_add(&batch, &own_pid);
     ph_batch_run_blocking(lease, &batch, 0, &error);
-    g_autofree char *again
-        = g_strdup_printf("SELECT pg_terminate_backend(%d, 5000)", ph_cell_int32(ph_batch_result(&batch, 0), 0, 0));
+    g_autofree char *again = g_strdup_printf(
+        "SELECT pg_terminate_backend(%d, 5000)", ph_cell_int32(ph_batch_result(&batch, 0), 0, 0));
     g_free(test_database_ask(conninfo, again));
     ph_batch_restart(&batch);
     ph_batch_add(&batch, &own_pid);
@@ -331,7 +336,8 @@ test_lease_database_away(void)
     g_assert_cmpstr(status.last_error, !=, "");
     test_database_restart();
     begin_us = ph_monotonic_us();
-    while (!ph_store_ping_blocking(test_deadline(), NULL) && ph_monotonic_us() - begin_us < 10000000)
+    while (
+        !ph_store_ping_blocking(test_deadline(), NULL) && ph_monotonic_us() - begin_us < 10000000)
         g_usleep(20000);
     g_assert_cmpint(ph_monotonic_us() - begin_us, <, 5000000);
     test_store_close(conninfo);
@@ -342,7 +348,8 @@ static void
 test_open_while_away(void)
 {
     ph_assert_in_job();
-    PhStoreConfig config = { .conninfo = "host=/nonexistent dbname=nothing", .commit_patience_ms = 300 };
+    PhStoreConfig config = { .conninfo = "host=/nonexistent dbname=nothing",
+        .commit_patience_ms = 300 };
     g_autoptr(GError) error = NULL;
     g_assert_true(ph_store_open_blocking(&config, &error));
     g_assert_false(ph_store_ping_blocking(test_deadline(), &error));
@@ -359,7 +366,7 @@ test_open_while_away(void)
     g_assert_error(error, PH_ERROR, PH_ERROR_SYNTAX);
 }
 
-/* -- settings and audit ------------------------------------------------------------------------------------------------ */
+/* -- settings and audit ------------------------------------------------------------------------ */
 
 static void
 test_settings_rows(void)
@@ -370,18 +377,25 @@ test_settings_rows(void)
     int64_t version = -1;
     const PhSettingChange two[] = {
         { .key = "smtp.receive.max_message_bytes", .scope_kind = 1, .value = "1000" },
-        { .key = "smtp.receive.max_message_bytes", .scope_kind = 8, .scope_id = "1", .value = "2000" },
+        { .key = "smtp.receive.max_message_bytes",
+            .scope_kind = 8,
+            .scope_id = "1",
+            .value = "2000" },
     };
-    g_assert_true(ph_stored_settings_change_blocking(two, 2, "admin", 0, test_deadline(), &version, &error));
+    g_assert_true(
+        ph_stored_settings_change_blocking(two, 2, "admin", 0, test_deadline(), &version, &error));
     g_assert_cmpint(version, ==, 1);
     /* The same again changes nothing. */
-    g_assert_true(ph_stored_settings_change_blocking(two, 2, "admin", -1, test_deadline(), &version, &error));
+    g_assert_true(
+        ph_stored_settings_change_blocking(two, 2, "admin", -1, test_deadline(), &version, &error));
     g_assert_cmpint(version, ==, 1);
-    g_assert_false(ph_stored_settings_change_blocking(two, 2, "admin", 0, test_deadline(), &version, &error));
+    g_assert_false(
+        ph_stored_settings_change_blocking(two, 2, "admin", 0, test_deadline(), &version, &error));
     g_assert_error(error, PH_ERROR, PH_ERROR_CONFLICT);
     g_clear_error(&error);
     const PhSettingChange unset = { .key = "smtp.receive.max_message_bytes", .scope_kind = 1 };
-    g_assert_true(ph_stored_settings_change_blocking(&unset, 1, "alice", 1, test_deadline(), &version, &error));
+    g_assert_true(ph_stored_settings_change_blocking(
+        &unset, 1, "alice", 1, test_deadline(), &version, &error));
     g_autoptr(GPtrArray) rows = ph_stored_settings_blocking(test_deadline(), &version, &error);
     g_assert_no_error(error);
     g_assert_cmpint(version, ==, 2);
@@ -389,8 +403,8 @@ test_settings_rows(void)
     const PhStoredSetting *row = rows->pdata[0];
     g_assert_cmpstr(row->scope_id, ==, "1");
     g_assert_cmpstr(row->value, ==, "2000");
-    g_autoptr(GPtrArray) history
-        = ph_stored_setting_history_blocking("smtp.receive.max_message_bytes", 10, test_deadline(), &error);
+    g_autoptr(GPtrArray) history = ph_stored_setting_history_blocking(
+        "smtp.receive.max_message_bytes", 10, test_deadline(), &error);
     g_assert_cmpuint(history->len, ==, 3);
     const PhStoredSettingChange *last = history->pdata[0];
     g_assert_null(last->value);
@@ -407,22 +421,24 @@ test_audit(void)
     for (int i = 0; i < 5; i++) {
         char target[16];
         g_snprintf(target, sizeof target, "t%d", i);
-        g_assert_true(ph_audit_write_blocking(
-            i % 2 == 0 ? "admin" : "alice", "cli", "user.add", target, "done", NULL, test_deadline(), &error));
+        g_assert_true(ph_audit_write_blocking(i % 2 == 0 ? "admin" : "alice", "cli", "user.add",
+            target, "done", NULL, test_deadline(), &error));
     }
     g_autoptr(PhPage) first = ph_audit_list_blocking(NULL, NULL, NULL, 3, test_deadline(), &error);
     g_assert_no_error(error);
     g_assert_cmpuint(first->items->len, ==, 3);
     g_assert_cmpstr(((PhAuditEntry *)first->items->pdata[0])->target, ==, "t4");
-    g_autoptr(PhPage) second = ph_audit_list_blocking(NULL, NULL, first->next, 3, test_deadline(), &error);
+    g_autoptr(PhPage) second =
+        ph_audit_list_blocking(NULL, NULL, first->next, 3, test_deadline(), &error);
     g_assert_cmpuint(second->items->len, ==, 2);
     g_assert_null(second->next);
-    g_autoptr(PhPage) alice = ph_audit_list_blocking("alice", "user.add", NULL, 10, test_deadline(), &error);
+    g_autoptr(PhPage) alice =
+        ph_audit_list_blocking("alice", "user.add", NULL, 10, test_deadline(), &error);
     g_assert_cmpuint(alice->items->len, ==, 2);
     test_store_close(conninfo);
 }
 
-/* -- node numbers --------------------------------------------------------------------------------------------------------- */
+/* -- node numbers ------------------------------------------------------------------------------ */
 
 static void
 test_node_ids(void)

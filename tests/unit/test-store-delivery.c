@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* -- spool and frames ------------------------------------------------------------------------------------------ */
+/* -- spool and frames -------------------------------------------------------------------------- */
 
 static void
 fill(GByteArray *bytes, size_t length, unsigned seed)
@@ -48,8 +48,8 @@ test_spool_grows(void)
 static void
 test_frames_round_trip(void)
 {
-    static const size_t sizes[] = { 0, 1, PH_FRAME_RAW_BYTES - 1, PH_FRAME_RAW_BYTES, PH_FRAME_RAW_BYTES + 1,
-        3 * PH_FRAME_RAW_BYTES + 17 };
+    static const size_t sizes[] = { 0, 1, PH_FRAME_RAW_BYTES - 1, PH_FRAME_RAW_BYTES,
+        PH_FRAME_RAW_BYTES + 1, 3 * PH_FRAME_RAW_BYTES + 17 };
     for (size_t i = 0; i < G_N_ELEMENTS(sizes); i++) {
         g_autoptr(GByteArray) bytes = g_byte_array_new();
         fill(bytes, sizes[i], (unsigned)i);
@@ -58,13 +58,15 @@ test_frames_round_trip(void)
         g_autoptr(GArray) ends = NULL;
         g_autoptr(GError) error = NULL;
         for (size_t at = 0; at < sizes[i]; at += 50001)
-            g_assert_true(ph_frame_writer_feed(writer, bytes->data + at, MIN(50001, sizes[i] - at), &error));
+            g_assert_true(
+                ph_frame_writer_feed(writer, bytes->data + at, MIN(50001, sizes[i] - at), &error));
         g_assert_true(ph_frame_writer_finish(writer, &data, &ends, &error));
         g_assert_cmpuint(ends->len, ==, (sizes[i] + PH_FRAME_RAW_BYTES - 1) / PH_FRAME_RAW_BYTES);
-        g_autoptr(GBytes) back
-            = ph_frames_decode(g_bytes_get_data(data, NULL), g_bytes_get_size(data), 0, sizes[i] + 100, &error);
+        g_autoptr(GBytes) back = ph_frames_decode(
+            g_bytes_get_data(data, NULL), g_bytes_get_size(data), 0, sizes[i] + 100, &error);
         g_assert_no_error(error);
-        g_assert_cmpmem(g_bytes_get_data(back, NULL), (int)g_bytes_get_size(back), bytes->data, (int)sizes[i]);
+        g_assert_cmpmem(
+            g_bytes_get_data(back, NULL), (int)g_bytes_get_size(back), bytes->data, (int)sizes[i]);
     }
 }
 
@@ -77,7 +79,7 @@ test_frames_damaged(void)
     g_assert_error(error, PH_ERROR, PH_ERROR_INTERNAL);
 }
 
-/* -- delivery ---------------------------------------------------------------------------------------------------- */
+/* -- delivery ---------------------------------------------------------------------------------- */
 
 static void
 test_delivery_reaches_inbox(void)
@@ -94,7 +96,8 @@ test_delivery_reaches_inbox(void)
     g_assert_cmpuint(mailbox->uid_next, ==, 3);
     g_assert_cmpint(mailbox->highest_modseq, ==, 3);
     g_autoptr(GError) error = NULL;
-    g_autoptr(PhAccount) account = ph_account_find_blocking("alice@example.test", test_deadline(), &error);
+    g_autoptr(PhAccount) account =
+        ph_account_find_blocking("alice@example.test", test_deadline(), &error);
     g_assert_no_error(error);
     g_assert_cmpint(account->used_messages, ==, 2);
     g_assert_cmpint(account->used_bytes, ==, mailbox->size_bytes);
@@ -106,8 +109,8 @@ message_id_at(PhMailboxKey mailbox, uint32_t uid)
 {
     ph_assert_in_job();
     g_autoptr(GError) error = NULL;
-    g_autoptr(PhMailboxWatch) watch
-        = ph_mailbox_watch_blocking(mailbox.account_id, mailbox, NULL, NULL, test_deadline(), &error);
+    g_autoptr(PhMailboxWatch) watch =
+        ph_mailbox_watch_blocking(mailbox.account_id, mailbox, NULL, NULL, test_deadline(), &error);
     g_assert_no_error(error);
     g_autoptr(PhView) view = ph_mailbox_watch_latest(watch);
     size_t at = ph_view_lower_bound(view, uid);
@@ -129,20 +132,25 @@ test_delivery_bytes_come_back(void)
         fill(bytes, sizes[i], (unsigned)i + 7);
         if (sizes[i] > 100)
             bytes->data[50] = '\0';
-        g_autoptr(PhDelivery) delivery = test_message_of_bytes(PH_DELIVERY_EACH, bytes->data, bytes->len);
+        g_autoptr(PhDelivery) delivery =
+            test_message_of_bytes(PH_DELIVERY_EACH, bytes->data, bytes->len);
         test_target(delivery, inbox);
         g_autoptr(GError) error = NULL;
         ph_delivery_run_blocking(delivery, test_deadline(), &error);
         g_assert_no_error(error);
         int64_t id = message_id_at(inbox, ph_delivery_result(delivery, 0)->uid);
-        g_autoptr(GBytes) all = ph_message_read_blocking(alice, id, 0, SIZE_MAX, test_deadline(), &error);
+        g_autoptr(GBytes) all =
+            ph_message_read_blocking(alice, id, 0, SIZE_MAX, test_deadline(), &error);
         g_assert_no_error(error);
-        g_assert_cmpmem(g_bytes_get_data(all, NULL), (int)g_bytes_get_size(all), bytes->data, (int)bytes->len);
+        g_assert_cmpmem(
+            g_bytes_get_data(all, NULL), (int)g_bytes_get_size(all), bytes->data, (int)bytes->len);
         for (size_t from = 0; from <= sizes[i] + 10; from += sizes[i] / 7 + 1) {
             size_t length = MIN(140000, from < sizes[i] ? sizes[i] - from : 0);
-            g_autoptr(GBytes) part = ph_message_read_blocking(alice, id, from, 140000, test_deadline(), &error);
+            g_autoptr(GBytes) part =
+                ph_message_read_blocking(alice, id, from, 140000, test_deadline(), &error);
             g_assert_no_error(error);
-            g_assert_cmpmem(g_bytes_get_data(part, NULL), (int)g_bytes_get_size(part), bytes->data + from, (int)length);
+            g_assert_cmpmem(g_bytes_get_data(part, NULL), (int)g_bytes_get_size(part),
+                bytes->data + from, (int)length);
         }
     }
     g_autoptr(GError) error = NULL;
@@ -170,14 +178,15 @@ test_delivery_meta(void)
     g_assert_null(list->pdata[2]);
     const PhMessageMeta *meta = list->pdata[1];
     g_assert_nonnull(meta->envelope);
-    g_assert_nonnull(g_strstr_len(g_bytes_get_data(meta->envelope, NULL), (gssize)g_bytes_get_size(meta->envelope), "hello"));
+    g_assert_nonnull(g_strstr_len(
+        g_bytes_get_data(meta->envelope, NULL), (gssize)g_bytes_get_size(meta->envelope), "hello"));
     g_assert_nonnull(meta->bodystructure);
     g_assert_null(meta->outline);
     g_assert_cmpint(meta->sent_us, ==, INT64_C(1672653600000000));
     test_store_close(conninfo);
 }
 
-/* -- refusals ----------------------------------------------------------------------------------------------------- */
+/* -- refusals ---------------------------------------------------------------------------------- */
 
 static void
 test_delivery_all_or_none(void)
@@ -209,9 +218,12 @@ test_delivery_each(void)
     int64_t carol = test_account("carol");
     g_autoptr(GError) error = NULL;
     g_assert_true(ph_account_set_quota_blocking(bob, 50, 0, test_deadline(), &error));
-    g_assert_true(ph_account_set_state_blocking(carol, PH_ACCOUNT_CLOSING, test_deadline(), &error));
+    g_assert_true(
+        ph_account_set_state_blocking(carol, PH_ACCOUNT_CLOSING, test_deadline(), &error));
     g_autoptr(PhDelivery) delivery = test_message(PH_DELIVERY_EACH, "each");
-    PhDeliveryTarget over = { .mailbox = { bob, 0 }, .internal_date_us = INT64_MIN, .check_quota = true };
+    PhDeliveryTarget over = {
+        .mailbox = { bob, 0 }, .internal_date_us = INT64_MIN, .check_quota = true
+    };
     unsigned to_alice = test_target(delivery, (PhMailboxKey){ alice, 0 });
     unsigned to_bob = ph_delivery_add_target(delivery, &over);
     unsigned to_carol = test_target(delivery, (PhMailboxKey){ carol, 0 });
@@ -244,7 +256,8 @@ test_delivery_flags_and_keywords(void)
     ph_delivery_add_target(delivery, &target);
     ph_delivery_run_blocking(delivery, test_deadline(), &error);
     g_assert_no_error(error);
-    g_autoptr(PhMailboxWatch) watch = ph_mailbox_watch_blocking(alice, drafts, NULL, NULL, test_deadline(), &error);
+    g_autoptr(PhMailboxWatch) watch =
+        ph_mailbox_watch_blocking(alice, drafts, NULL, NULL, test_deadline(), &error);
     g_assert_no_error(error);
     g_autoptr(PhView) view = ph_mailbox_watch_latest(watch);
     g_assert_cmpuint(ph_view_count(view), ==, 1);
@@ -259,7 +272,7 @@ test_delivery_flags_and_keywords(void)
     test_store_close(conninfo);
 }
 
-/* -- batches ------------------------------------------------------------------------------------------------------- */
+/* -- batches ----------------------------------------------------------------------------------- */
 
 typedef struct Sender {
     int64_t account_id;
@@ -304,11 +317,14 @@ test_delivery_batches(void)
     PhStoreStatus status;
     ph_store_status(&status);
     g_assert_cmpuint(status.n_delivered, ==, SENDERS * EACH);
-    g_test_message("%u deliveries in %u transactions", (unsigned)status.n_delivered, (unsigned)status.n_batches);
+    g_test_message("%u deliveries in %u transactions", (unsigned)status.n_delivered,
+        (unsigned)status.n_batches);
     g_assert_cmpuint(status.n_batches, <, SENDERS * EACH / 2);
     g_autoptr(PhMailbox) inbox = test_mailbox_find(alice, "INBOX");
     g_assert_cmpuint(inbox->n_messages, ==, SENDERS * EACH);
-    g_assert_cmpint(test_database_ask_number(conninfo, "SELECT count(DISTINCT uid) FROM mailbox_message"), ==, SENDERS * EACH);
+    g_assert_cmpint(
+        test_database_ask_number(conninfo, "SELECT count(DISTINCT uid) FROM mailbox_message"), ==,
+        SENDERS * EACH);
     test_store_close(conninfo);
 }
 
@@ -321,7 +337,9 @@ test_delivery_broken_one(void)
     char *conninfo = test_store_open(&config);
     int64_t alice = test_account("alice");
     int64_t bob = test_account("bob");
-    g_autofree char *sql = g_strdup_printf("ALTER TABLE message ADD CONSTRAINT broken CHECK (account_id <> %" G_GINT64_FORMAT ")", bob);
+    g_autofree char *sql = g_strdup_printf(
+        "ALTER TABLE message ADD CONSTRAINT broken CHECK (account_id <> %" G_GINT64_FORMAT ")",
+        bob);
     g_free(test_database_ask(conninfo, sql));
     enum { COUNT = 12 };
     g_autoptr(GError) error = NULL;
@@ -334,18 +352,21 @@ test_delivery_broken_one(void)
         ph_committers_submit(ph_delivery_ref(deliveries[i]));
     }
     for (int i = 0; i < COUNT; i++) {
-        for (int tries = 0; tries < 3000 && !__atomic_load_n(&deliveries[i]->is_finished, __ATOMIC_ACQUIRE); tries++)
+        for (int tries = 0;
+             tries < 3000 && !__atomic_load_n(&deliveries[i]->is_finished, __ATOMIC_ACQUIRE);
+             tries++)
             g_usleep(10000);
         g_assert_true(ph_delivery_result(deliveries[i], 0)->delivered == (i != 5));
         ph_delivery_free(deliveries[i]);
     }
-    g_assert_cmpint(test_database_ask_number(conninfo, "SELECT count(*) FROM mailbox_message"), ==, COUNT - 1);
+    g_assert_cmpint(
+        test_database_ask_number(conninfo, "SELECT count(*) FROM mailbox_message"), ==, COUNT - 1);
     g_free(test_database_ask(conninfo, "ALTER TABLE message DROP CONSTRAINT broken"));
     g_clear_pointer(&lease, ph_lease_free);
     test_store_close(conninfo);
 }
 
-/* -- lost connections ------------------------------------------------------------------------------------------------- */
+/* -- lost connections -------------------------------------------------------------------------- */
 
 #ifdef PH_TEST_POINTS
 static void
@@ -383,8 +404,10 @@ main(int argc, char **argv)
     g_test_add_func("/store/delivery/batches", test_delivery_batches);
     g_test_add_func("/store/delivery/broken-one", test_delivery_broken_one);
 #ifdef PH_TEST_POINTS
-    g_test_add_data_func("/store/delivery/lost-before-commit", "commit-before", test_delivery_lost_commit);
-    g_test_add_data_func("/store/delivery/lost-after-commit", "commit-after", test_delivery_lost_commit);
+    g_test_add_data_func(
+        "/store/delivery/lost-before-commit", "commit-before", test_delivery_lost_commit);
+    g_test_add_data_func(
+        "/store/delivery/lost-after-commit", "commit-after", test_delivery_lost_commit);
 #endif
     int status = g_test_run();
     test_database_stop();

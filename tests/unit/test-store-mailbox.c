@@ -35,7 +35,7 @@ tear_down(void)
         g_assert_true(worked); \
     } while (0)
 
-/* -- without a database ----------------------------------------------------------------------------------------- */
+/* -- without a database ------------------------------------------------------------------------ */
 
 static void
 test_name_normalise(void)
@@ -51,7 +51,8 @@ test_name_normalise(void)
         { "e\xcc\x81t\xc3\xa9", "\xc3\xa9t\xc3\xa9" },
         { "with space", "with space" },
         { "a/inbox", "a/inbox" },
-        { "1/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16/17/18/19/20", "1/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16/17/18/19/20" },
+        { "1/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16/17/18/19/20",
+            "1/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16/17/18/19/20" },
         { "1/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16/17/18/19/20/21", NULL },
         { "", NULL },
         { "/", NULL },
@@ -64,7 +65,8 @@ test_name_normalise(void)
     };
     for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
         g_autoptr(GError) error = NULL;
-        g_autofree char *normal = ph_mailbox_name_normalise(rows[i].given, strlen(rows[i].given), &error);
+        g_autofree char *normal =
+            ph_mailbox_name_normalise(rows[i].given, strlen(rows[i].given), &error);
         g_assert_cmpstr(normal, ==, rows[i].normal);
         if (rows[i].normal == NULL)
             g_assert_error(error, PH_ERROR, PH_ERROR_SYNTAX);
@@ -132,12 +134,12 @@ test_uid_set_random(void)
         }
         g_assert_cmpuint(ph_uid_set_count(set), ==, count);
         for (guint i = 1; i < set->len; i++)
-            g_assert_cmpuint(
-                g_array_index(set, PhUidRange, i).first, >, g_array_index(set, PhUidRange, i - 1).last + 1);
+            g_assert_cmpuint(g_array_index(set, PhUidRange, i).first, >,
+                g_array_index(set, PhUidRange, i - 1).last + 1);
     }
 }
 
-/* -- the tree ------------------------------------------------------------------------------------------------------ */
+/* -- the tree ---------------------------------------------------------------------------------- */
 
 static char *
 names_of(int64_t account)
@@ -149,8 +151,8 @@ names_of(int64_t account)
     GString *text = g_string_new(NULL);
     for (guint i = 0; i < list->len; i++) {
         const PhMailbox *mailbox = list->pdata[i];
-        g_string_append_printf(text, "%s%s%s%s", i > 0 ? " " : "", mailbox->name, mailbox->selectable ? "" : "!",
-            mailbox->has_children ? "+" : "");
+        g_string_append_printf(text, "%s%s%s%s", i > 0 ? " " : "", mailbox->name,
+            mailbox->selectable ? "" : "!", mailbox->has_children ? "+" : "");
     }
     return g_string_free(text, FALSE);
 }
@@ -160,7 +162,8 @@ make(int64_t account, const char *name)
 {
     ph_assert_in_job();
     g_autoptr(GError) error = NULL;
-    g_autoptr(PhMailbox) mailbox = ph_mailbox_create_blocking(account, name, PH_USE_NONE, test_deadline(), &error);
+    g_autoptr(PhMailbox) mailbox =
+        ph_mailbox_create_blocking(account, name, PH_USE_NONE, test_deadline(), &error);
     g_assert_no_error(error);
     return mailbox->key;
 }
@@ -176,11 +179,19 @@ test_tree(void)
     make(alice, "inbox/sub");
     g_autofree char *names = names_of(alice);
     g_assert_cmpstr(names, ==, "INBOX+ INBOX/sub Archive Drafts Junk Sent Trash a+ a/b+ a/b/c a-b");
-    refused(ph_mailbox_create_blocking(alice, "a/b", PH_USE_NONE, test_deadline(), &refusal) != NULL, PH_ERROR_CONFLICT);
-    refused(ph_mailbox_create_blocking(alice, "Inbox", PH_USE_NONE, test_deadline(), &refusal) != NULL, PH_ERROR_CONFLICT);
-    refused(ph_mailbox_create_blocking(alice, "x//y", PH_USE_NONE, test_deadline(), &refusal) != NULL, PH_ERROR_SYNTAX);
-    refused(ph_mailbox_create_blocking(4711, "x", PH_USE_NONE, test_deadline(), &refusal) != NULL, PH_ERROR_NOT_FOUND);
-    refused(ph_mailbox_find_blocking(alice, "nope", test_deadline(), &refusal) != NULL, PH_ERROR_NOT_FOUND);
+    refused(
+        ph_mailbox_create_blocking(alice, "a/b", PH_USE_NONE, test_deadline(), &refusal) != NULL,
+        PH_ERROR_CONFLICT);
+    refused(
+        ph_mailbox_create_blocking(alice, "Inbox", PH_USE_NONE, test_deadline(), &refusal) != NULL,
+        PH_ERROR_CONFLICT);
+    refused(
+        ph_mailbox_create_blocking(alice, "x//y", PH_USE_NONE, test_deadline(), &refusal) != NULL,
+        PH_ERROR_SYNTAX);
+    refused(ph_mailbox_create_blocking(4711, "x", PH_USE_NONE, test_deadline(), &refusal) != NULL,
+        PH_ERROR_NOT_FOUND);
+    refused(ph_mailbox_find_blocking(alice, "nope", test_deadline(), &refusal) != NULL,
+        PH_ERROR_NOT_FOUND);
     g_autoptr(PhMailbox) b = test_mailbox_find(alice, "a/b");
     g_assert_true(b->has_children && b->selectable && !b->subscribed);
     tear_down();
@@ -197,13 +208,15 @@ test_tree_delete(void)
     test_deliver(b, "kept for undelete");
     g_autoptr(PhMailbox) before = test_mailbox_find(alice, "a/b");
     refused(ph_mailbox_delete_blocking(alice, "inbox", test_deadline(), &refusal), PH_ERROR_DENIED);
-    refused(ph_mailbox_delete_blocking(alice, "nope", test_deadline(), &refusal), PH_ERROR_NOT_FOUND);
+    refused(
+        ph_mailbox_delete_blocking(alice, "nope", test_deadline(), &refusal), PH_ERROR_NOT_FOUND);
     works(ph_mailbox_delete_blocking(alice, "a/b", test_deadline(), &failure));
     g_autofree char *names = names_of(alice);
     g_assert_cmpstr(names, ==, "INBOX Archive Drafts Junk Sent Trash a+ a/b!+ a/b/c");
     refused(ph_mailbox_delete_blocking(alice, "a/b", test_deadline(), &refusal), PH_ERROR_DENIED);
     g_assert_cmpint(test_database_ask_number(conninfo, "SELECT count(*) FROM expunged"), ==, 1);
-    g_assert_cmpint(test_database_ask_number(conninfo, "SELECT messages + bytes FROM usage"), ==, 0);
+    g_assert_cmpint(
+        test_database_ask_number(conninfo, "SELECT messages + bytes FROM usage"), ==, 0);
     /* The name comes back as a mailbox, with an UIDVALIDITY that it never had. */
     make(alice, "a/b");
     g_autoptr(PhMailbox) after = test_mailbox_find(alice, "a/b");
@@ -236,10 +249,14 @@ test_tree_rename(void)
     g_assert_cmpint(after->key.mailbox_id, ==, key.mailbox_id);
     g_assert_cmpuint(after->uid_validity, ==, before->uid_validity);
     g_assert_cmpuint(after->n_messages, ==, 1);
-    refused(ph_mailbox_rename_blocking(alice, "x", "x/y/z", test_deadline(), &refusal), PH_ERROR_DENIED);
-    refused(ph_mailbox_rename_blocking(alice, "x", "ab", test_deadline(), &refusal), PH_ERROR_CONFLICT);
-    refused(ph_mailbox_rename_blocking(alice, "nope", "z", test_deadline(), &refusal), PH_ERROR_NOT_FOUND);
-    refused(ph_mailbox_rename_blocking(alice, "x", "a//b", test_deadline(), &refusal), PH_ERROR_SYNTAX);
+    refused(ph_mailbox_rename_blocking(alice, "x", "x/y/z", test_deadline(), &refusal),
+        PH_ERROR_DENIED);
+    refused(
+        ph_mailbox_rename_blocking(alice, "x", "ab", test_deadline(), &refusal), PH_ERROR_CONFLICT);
+    refused(ph_mailbox_rename_blocking(alice, "nope", "z", test_deadline(), &refusal),
+        PH_ERROR_NOT_FOUND);
+    refused(
+        ph_mailbox_rename_blocking(alice, "x", "a//b", test_deadline(), &refusal), PH_ERROR_SYNTAX);
     tear_down();
 }
 
@@ -280,7 +297,8 @@ test_tree_rename_inbox(void)
     g_assert_cmpuint(full->n_messages, ==, 3);
     g_assert_cmpuint(full->uid_next, ==, 4);
     g_assert_cmpuint(test_deliver(inbox, "new mail"), ==, 4);
-    refused(ph_mailbox_rename_blocking(alice, "INBOX", "old", test_deadline(), &refusal), PH_ERROR_CONFLICT);
+    refused(ph_mailbox_rename_blocking(alice, "INBOX", "old", test_deadline(), &refusal),
+        PH_ERROR_CONFLICT);
     tear_down();
 }
 
@@ -302,7 +320,7 @@ test_subscriptions(void)
     tear_down();
 }
 
-/* -- flags ---------------------------------------------------------------------------------------------------------- */
+/* -- flags ------------------------------------------------------------------------------------- */
 
 typedef struct Opened {
     PhMailboxWatch *watch;
@@ -317,7 +335,8 @@ open_mailbox(Opened *opened, int64_t account, const char *name)
     g_autoptr(GError) error = NULL;
     opened->account = account;
     opened->key = test_mailbox(account, name);
-    opened->watch = ph_mailbox_watch_blocking(account, opened->key, NULL, NULL, test_deadline(), &error);
+    opened->watch =
+        ph_mailbox_watch_blocking(account, opened->key, NULL, NULL, test_deadline(), &error);
     g_assert_no_error(error);
 }
 
@@ -329,8 +348,8 @@ shown(const Opened *opened)
     GString *text = g_string_new(NULL);
     for (size_t i = 0; i < ph_view_count(view); i++) {
         const PhViewRow *row = ph_view_row(view, i);
-        g_string_append_printf(text, "%s%u:%u/%u@%d", i > 0 ? " " : "", row->uid, row->flags, (unsigned)row->keywords,
-            (int)row->modseq);
+        g_string_append_printf(text, "%s%u:%u/%u@%d", i > 0 ? " " : "", row->uid, row->flags,
+            (unsigned)row->keywords, (int)row->modseq);
     }
     g_autofree char *sql = g_strdup_printf(
         "SELECT count(*) FROM mailbox_state s WHERE mailbox_id = %" G_GINT64_FORMAT "\n"
@@ -339,7 +358,8 @@ shown(const Opened *opened)
         "AND n_deleted = (SELECT count(*) FROM mailbox_message m WHERE m.mailbox_id = s.mailbox_id AND flags & 8 <> 0)\n"
         "AND size_bytes = (SELECT coalesce(sum(size_bytes), 0) FROM mailbox_message m WHERE m.mailbox_id = s.mailbox_id)\n"
         "AND modseq = %" G_GINT64_FORMAT " AND n_unseen = %d AND n_messages = %d",
-        opened->key.mailbox_id, ph_view_highest_modseq(view), (int)ph_view_unseen(view), (int)ph_view_count(view));
+        opened->key.mailbox_id, ph_view_highest_modseq(view), (int)ph_view_unseen(view),
+        (int)ph_view_count(view));
     g_assert_cmpint(test_database_ask_number(conninfo, sql), ==, 1);
     return g_string_free(text, FALSE);
 }
@@ -353,10 +373,11 @@ shown(const Opened *opened)
 static void
 assert_usage(int64_t account)
 {
-    g_autofree char *sql = g_strdup_printf("SELECT count(*) FROM usage u WHERE account_id = %" G_GINT64_FORMAT "\n"
-                                           "AND messages = (SELECT count(*) FROM mailbox_message m WHERE m.account_id = u.account_id)\n"
-                                           "AND bytes = (SELECT coalesce(sum(size_bytes), 0) FROM mailbox_message m\n"
-                                           "             WHERE m.account_id = u.account_id)",
+    g_autofree char *sql = g_strdup_printf(
+        "SELECT count(*) FROM usage u WHERE account_id = %" G_GINT64_FORMAT "\n"
+        "AND messages = (SELECT count(*) FROM mailbox_message m WHERE m.account_id = u.account_id)\n"
+        "AND bytes = (SELECT coalesce(sum(size_bytes), 0) FROM mailbox_message m\n"
+        "             WHERE m.account_id = u.account_id)",
         account);
     g_assert_cmpint(test_database_ask_number(conninfo, sql), ==, 1);
 }
@@ -376,11 +397,14 @@ uids(const char *text)
 }
 
 static void
-store(const Opened *opened, const char *set, PhFlagChange change, uint32_t flags, const char *const *keywords)
+store(const Opened *opened, const char *set, PhFlagChange change, uint32_t flags,
+    const char *const *keywords)
 {
     ph_assert_in_job();
     g_autoptr(PhUidSet) which = uids(set);
-    PhFlagRequest request = { .change = change, .flags = flags, .keywords = keywords, .unchanged_since = INT64_MAX };
+    PhFlagRequest request = {
+        .change = change, .flags = flags, .keywords = keywords, .unchanged_since = INT64_MAX
+    };
     works(ph_mailbox_change_flags_blocking(
         opened->account, opened->key, which, &request, test_deadline(), NULL, &failure));
 }
@@ -432,7 +456,8 @@ test_flags_unchanged_since(void)
     g_autoptr(PhUidSet) all = uids("1:3");
     g_autoptr(PhUidSet) modified = NULL;
     PhFlagRequest request = { .change = PH_FLAGS_ADD, .flags = PH_FLAG_SEEN, .unchanged_since = 4 };
-    works(ph_mailbox_change_flags_blocking(alice, inbox.key, all, &request, test_deadline(), &modified, &failure));
+    works(ph_mailbox_change_flags_blocking(
+        alice, inbox.key, all, &request, test_deadline(), &modified, &failure));
     assert_set(modified, "2");
     assert_shown(&inbox, "1:1/0@6 2:4/0@5 3:1/0@6");
     ph_mailbox_watch_free(inbox.watch);
@@ -450,13 +475,21 @@ test_flags_refused(void)
     open_mailbox(&inbox, alice, "INBOX");
     test_deliver(inbox.key, "mail");
     g_autoptr(PhUidSet) one = uids("1");
-    PhFlagRequest request = { .change = PH_FLAGS_ADD, .flags = PH_FLAG_SEEN, .unchanged_since = INT64_MAX };
-    refused(ph_mailbox_change_flags_blocking(bob, inbox.key, one, &request, test_deadline(), NULL, &refusal), PH_ERROR_NOT_FOUND);
+    PhFlagRequest request = {
+        .change = PH_FLAGS_ADD, .flags = PH_FLAG_SEEN, .unchanged_since = INT64_MAX
+    };
+    refused(ph_mailbox_change_flags_blocking(
+                bob, inbox.key, one, &request, test_deadline(), NULL, &refusal),
+        PH_ERROR_NOT_FOUND);
     PhMailboxKey missing = { alice, 4711 };
-    refused(ph_mailbox_change_flags_blocking(alice, missing, one, &request, test_deadline(), NULL, &refusal), PH_ERROR_NOT_FOUND);
+    refused(ph_mailbox_change_flags_blocking(
+                alice, missing, one, &request, test_deadline(), NULL, &refusal),
+        PH_ERROR_NOT_FOUND);
     static const char *const bad[] = { "not an atom", NULL };
     request.keywords = bad;
-    refused(ph_mailbox_change_flags_blocking(alice, inbox.key, one, &request, test_deadline(), NULL, &refusal), PH_ERROR_SYNTAX);
+    refused(ph_mailbox_change_flags_blocking(
+                alice, inbox.key, one, &request, test_deadline(), NULL, &refusal),
+        PH_ERROR_SYNTAX);
     char names[PH_KEYWORDS_MAX + 1][8];
     const char *list[PH_KEYWORDS_MAX + 2] = { NULL };
     for (int i = 0; i <= PH_KEYWORDS_MAX; i++) {
@@ -464,16 +497,19 @@ test_flags_refused(void)
         list[i] = names[i];
     }
     request.keywords = list;
-    refused(ph_mailbox_change_flags_blocking(alice, inbox.key, one, &request, test_deadline(), NULL, &refusal), PH_ERROR_LIMIT);
+    refused(ph_mailbox_change_flags_blocking(
+                alice, inbox.key, one, &request, test_deadline(), NULL, &refusal),
+        PH_ERROR_LIMIT);
     list[PH_KEYWORDS_MAX] = NULL;
-    works(ph_mailbox_change_flags_blocking(alice, inbox.key, one, &request, test_deadline(), NULL, &failure));
+    works(ph_mailbox_change_flags_blocking(
+        alice, inbox.key, one, &request, test_deadline(), NULL, &failure));
     g_autoptr(PhView) view = ph_mailbox_watch_latest(inbox.watch);
     g_assert_cmpuint(ph_view_row(view, 0)->keywords, ==, UINT64_MAX >> 1);
     ph_mailbox_watch_free(inbox.watch);
     tear_down();
 }
 
-/* -- copy, move, expunge ------------------------------------------------------------------------------------------------ */
+/* -- copy, move, expunge ----------------------------------------------------------------------- */
 
 static void
 test_copy_and_move(void)
@@ -494,7 +530,8 @@ test_copy_and_move(void)
     store(&archive, "1", PH_FLAGS_ADD, 0, other);
     g_autoptr(GError) error = NULL;
     g_autoptr(PhUidSet) some = uids("2:3,50");
-    g_autoptr(PhCopyResult) copied = ph_mailbox_copy_blocking(alice, inbox.key, some, archive.key, false, test_deadline(), &error);
+    g_autoptr(PhCopyResult) copied = ph_mailbox_copy_blocking(
+        alice, inbox.key, some, archive.key, false, test_deadline(), &error);
     g_assert_no_error(error);
     assert_set(copied->source, "2:3");
     assert_set(copied->target, "2:3");
@@ -503,7 +540,8 @@ test_copy_and_move(void)
     assert_usage(alice);
     g_assert_cmpint(test_database_ask_number(conninfo, "SELECT count(*) FROM message"), ==, 5);
     g_autoptr(PhUidSet) ends = uids("1,4");
-    g_autoptr(PhCopyResult) moved = ph_mailbox_copy_blocking(alice, inbox.key, ends, archive.key, true, test_deadline(), &error);
+    g_autoptr(PhCopyResult) moved = ph_mailbox_copy_blocking(
+        alice, inbox.key, ends, archive.key, true, test_deadline(), &error);
     g_assert_no_error(error);
     assert_set(moved->source, "1,4");
     assert_set(moved->target, "4:5");
@@ -512,22 +550,30 @@ test_copy_and_move(void)
     assert_usage(alice);
     /* Into itself: new UIDs. */
     g_autoptr(PhUidSet) two = uids("2");
-    g_autoptr(PhCopyResult) itself = ph_mailbox_copy_blocking(alice, inbox.key, two, inbox.key, true, test_deadline(), &error);
+    g_autoptr(PhCopyResult) itself =
+        ph_mailbox_copy_blocking(alice, inbox.key, two, inbox.key, true, test_deadline(), &error);
     g_assert_no_error(error);
     assert_set(itself->target, "5");
     assert_shown(&inbox, "3:0/0@4 5:9/3@8");
     /* Nothing there: nothing happens. */
     g_autoptr(PhUidSet) none = uids("77");
-    g_autoptr(PhCopyResult) nothing = ph_mailbox_copy_blocking(alice, inbox.key, none, archive.key, true, test_deadline(), &error);
+    g_autoptr(PhCopyResult) nothing = ph_mailbox_copy_blocking(
+        alice, inbox.key, none, archive.key, true, test_deadline(), &error);
     g_assert_no_error(error);
     assert_set(nothing->target, "");
     PhMailboxKey missing = { alice, 4711 };
-    refused(ph_mailbox_copy_blocking(alice, inbox.key, two, missing, false, test_deadline(), &refusal) != NULL, PH_ERROR_NOT_FOUND);
+    refused(ph_mailbox_copy_blocking(
+                alice, inbox.key, two, missing, false, test_deadline(), &refusal) != NULL,
+        PH_ERROR_NOT_FOUND);
     works(ph_account_set_quota_blocking(alice, 0, 7, test_deadline(), &failure));
     g_autoptr(PhUidSet) three = uids("3");
-    refused(ph_mailbox_copy_blocking(alice, inbox.key, three, archive.key, false, test_deadline(), &refusal) != NULL, PH_ERROR_LIMIT);
-    g_autoptr(PhCopyResult) still = ph_mailbox_copy_blocking(alice, inbox.key, three, archive.key, true, test_deadline(), &error);
+    refused(ph_mailbox_copy_blocking(
+                alice, inbox.key, three, archive.key, false, test_deadline(), &refusal) != NULL,
+        PH_ERROR_LIMIT);
+    g_autoptr(PhCopyResult) still = ph_mailbox_copy_blocking(
+        alice, inbox.key, three, archive.key, true, test_deadline(), &error);
     g_assert_no_error(error);
+    assert_set(still->source, "3");
     assert_usage(alice);
     ph_mailbox_watch_free(inbox.watch);
     ph_mailbox_watch_free(archive.watch);
@@ -558,7 +604,8 @@ test_expunge_and_undelete(void)
     g_autoptr(PhPage) first = ph_expunged_list_blocking(alice, NULL, 2, test_deadline(), &error);
     g_assert_no_error(error);
     g_assert_cmpuint(first->items->len, ==, 2);
-    g_autoptr(PhPage) second = ph_expunged_list_blocking(alice, first->next, 2, test_deadline(), &error);
+    g_autoptr(PhPage) second =
+        ph_expunged_list_blocking(alice, first->next, 2, test_deadline(), &error);
     g_assert_no_error(error);
     g_assert_cmpuint(second->items->len, ==, 1);
     const PhExpunged *oldest = second->items->pdata[0];
@@ -567,7 +614,8 @@ test_expunge_and_undelete(void)
     works(ph_expunged_restore_blocking(alice, oldest->message_id, test_deadline(), &failure));
     assert_shown(&inbox, "1:0/0@2 5:0/0@6 6:0/1@10");
     assert_usage(alice);
-    refused(ph_expunged_restore_blocking(alice, oldest->message_id, test_deadline(), &refusal), PH_ERROR_NOT_FOUND);
+    refused(ph_expunged_restore_blocking(alice, oldest->message_id, test_deadline(), &refusal),
+        PH_ERROR_NOT_FOUND);
     ph_mailbox_watch_free(inbox.watch);
     tear_down();
 }
@@ -602,8 +650,10 @@ test_purge(void)
         test_deliver(inbox.key, "mail");
     g_autoptr(GError) error = NULL;
     g_autoptr(PhUidSet) one = uids("1");
-    g_autoptr(PhCopyResult) copy = ph_mailbox_copy_blocking(alice, inbox.key, one, archive, false, test_deadline(), &error);
+    g_autoptr(PhCopyResult) copy =
+        ph_mailbox_copy_blocking(alice, inbox.key, one, archive, false, test_deadline(), &error);
     g_assert_no_error(error);
+    assert_set(copy->target, "1");
     store(&inbox, "1:2", PH_FLAGS_ADD, PH_FLAG_DELETED, NULL);
     works(ph_mailbox_expunge_blocking(alice, inbox.key, NULL, test_deadline(), &failure));
     unsigned n = 99;
@@ -657,7 +707,9 @@ test_uid_limit(void)
     g_assert_error(error, PH_ERROR, PH_ERROR_LIMIT);
     test_deliver(archive, "the last one here");
     g_autoptr(PhUidSet) last = uids("4294967294");
-    refused(ph_mailbox_copy_blocking(alice, inbox, last, archive, false, test_deadline(), &refusal) != NULL, PH_ERROR_LIMIT);
+    refused(ph_mailbox_copy_blocking(
+                alice, inbox, last, archive, false, test_deadline(), &refusal) != NULL,
+        PH_ERROR_LIMIT);
     tear_down();
 }
 

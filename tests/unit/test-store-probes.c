@@ -1,8 +1,9 @@
 /* test-store-probes.c - the promises of the store, under load and through crashes
  *
- * Each probe is the question behind one decision of docs/architecture.md: numbers that clients see come from a row lock;
- * flag changes are heap-only; a delivery notifies nobody in its transaction; a purge may run beside everything; a
- * delivery is there exactly once whatever happens to the database.
+ * Each probe is the question behind one decision of docs/architecture.md: numbers that clients see
+ * come from a row lock; flag changes are heap-only; a delivery notifies nobody in its transaction;
+ * a purge may run beside everything; a delivery is there exactly once whatever happens to the
+ * database.
  */
 #include "store/committer.h"
 
@@ -34,7 +35,7 @@ run_for(int64_t us)
     set_stopping(1);
 }
 
-/* -- a reader that remembers the highest number it has seen ------------------------------------------------------- */
+/* -- a reader that remembers the highest number it has seen ------------------------------------ */
 
 typedef struct Writer {
     int64_t own_account;
@@ -69,7 +70,9 @@ flag_hot(void *data)
         g_autoptr(GError) error = NULL;
         g_autoptr(PhUidSet) set = ph_uid_set_new();
         ph_uid_set_add(set, 1, 1 + i % 50);
-        PhFlagRequest request = { .change = PH_FLAGS_REPLACE, .flags = i % 32, .unchanged_since = INT64_MAX };
+        PhFlagRequest request = {
+            .change = PH_FLAGS_REPLACE, .flags = i % 32, .unchanged_since = INT64_MAX
+        };
         ph_mailbox_change_flags_blocking(
             writer->hot.account_id, writer->hot, set, &request, test_deadline(), NULL, &error);
         g_assert_no_error(error);
@@ -87,11 +90,12 @@ typedef struct Reader {
 } Reader;
 
 static void
-read_above(PGconn *conn, const char *column, const char *table, int64_t mailbox_id, int64_t *highest, int64_t *count)
+read_above(PGconn *conn, const char *column, const char *table, int64_t mailbox_id,
+    int64_t *highest, int64_t *count)
 {
-    g_autofree char *sql
-        = g_strdup_printf("SELECT %s FROM %s WHERE mailbox_id = %" G_GINT64_FORMAT " AND %s > %" G_GINT64_FORMAT, column,
-            table, mailbox_id, column, *highest);
+    g_autofree char *sql = g_strdup_printf("SELECT %s FROM %s WHERE mailbox_id = %" G_GINT64_FORMAT
+                                           " AND %s > %" G_GINT64_FORMAT,
+        column, table, mailbox_id, column, *highest);
     PGresult *result = PQexec(conn, sql);
     g_assert_cmpint(PQresultStatus(result), ==, PGRES_TUPLES_OK);
     *count += PQntuples(result);
@@ -103,8 +107,10 @@ read_above(PGconn *conn, const char *column, const char *table, int64_t mailbox_
 static void
 look(PGconn *conn, Reader *reader)
 {
-    read_above(conn, "uid", "mailbox_message", reader->mailbox_id, &reader->highest_uid, &reader->n_uids);
-    read_above(conn, "modseq", "mailbox_change", reader->mailbox_id, &reader->highest_modseq, &reader->n_changes);
+    read_above(
+        conn, "uid", "mailbox_message", reader->mailbox_id, &reader->highest_uid, &reader->n_uids);
+    read_above(conn, "modseq", "mailbox_change", reader->mailbox_id, &reader->highest_modseq,
+        &reader->n_changes);
 }
 
 static void *
@@ -153,7 +159,8 @@ test_nothing_is_missed(void)
         count += writers[i].count;
     }
     g_thread_join(flagging);
-    /* The reader's last look was begun after the stop: what was committed meanwhile is looked for once more. */
+    /* The reader's last look was begun after the stop: what was committed meanwhile is looked for
+     * once more. */
     g_thread_join(reading);
     PGconn *conn = PQconnectdb(conninfo);
     look(conn, &reader);
@@ -162,20 +169,21 @@ test_nothing_is_missed(void)
     g_assert_cmpint(count, >, 20);
     g_assert_cmpint(reader.n_uids, ==, count);
     g_assert_cmpint(reader.highest_uid, ==, count);
-    g_autofree char *sql
-        = g_strdup_printf("SELECT count(*) FROM mailbox_change WHERE mailbox_id = %" G_GINT64_FORMAT, hot.mailbox_id);
+    g_autofree char *sql = g_strdup_printf(
+        "SELECT count(*) FROM mailbox_change WHERE mailbox_id = %" G_GINT64_FORMAT, hot.mailbox_id);
     g_assert_cmpint(reader.n_changes, ==, test_database_ask_number(conninfo, sql));
     /* And no number is left out: each commit raised the modseq by one. */
     g_assert_cmpint(reader.highest_modseq, ==, reader.n_changes + 1);
     test_store_close(conninfo);
 }
 
-/* -- heap-only updates ------------------------------------------------------------------------------------------- */
+/* -- heap-only updates ------------------------------------------------------------------------- */
 
 static int64_t
 wait_for_updates(const char *conninfo, const char *table, int64_t least)
 {
-    g_autofree char *sql = g_strdup_printf("SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname = '%s'", table);
+    g_autofree char *sql =
+        g_strdup_printf("SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname = '%s'", table);
     int64_t n = 0;
     for (int i = 0; i < 100 && n < least; i++) {
         g_usleep(50000);
@@ -198,16 +206,19 @@ test_updates_are_heap_only(void)
         g_autoptr(GError) error = NULL;
         g_autoptr(PhUidSet) set = ph_uid_set_new();
         ph_uid_set_add(set, 1 + i % 20, 1 + i % 20);
-        PhFlagRequest request = { .change = PH_FLAGS_REPLACE, .flags = 1 + i / 20, .unchanged_since = INT64_MAX };
-        ph_mailbox_change_flags_blocking(inbox.account_id, inbox, set, &request, test_deadline(), NULL, &error);
+        PhFlagRequest request = {
+            .change = PH_FLAGS_REPLACE, .flags = 1 + i / 20, .unchanged_since = INT64_MAX
+        };
+        ph_mailbox_change_flags_blocking(
+            inbox.account_id, inbox, set, &request, test_deadline(), NULL, &error);
         g_assert_no_error(error);
     }
     ph_store_close_blocking(); /* its connections hand in their statistics */
     static const char *const tables[] = { "mailbox_message", "mailbox_state" };
     for (size_t i = 0; i < G_N_ELEMENTS(tables); i++) {
         int64_t n = wait_for_updates(conninfo, tables[i], ROUNDS);
-        g_autofree char *sql
-            = g_strdup_printf("SELECT n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = '%s'", tables[i]);
+        g_autofree char *sql = g_strdup_printf(
+            "SELECT n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = '%s'", tables[i]);
         int64_t hot = test_database_ask_number(conninfo, sql);
         g_test_message("%s: %d of %d updates heap-only", tables[i], (int)hot, (int)n);
         g_assert_cmpint(n, >=, ROUNDS);
@@ -230,7 +241,7 @@ test_no_index_on_hot_columns(void)
     g_assert_null(found);
 }
 
-/* -- notifications -------------------------------------------------------------------------------------------------- */
+/* -- notifications ----------------------------------------------------------------------------- */
 
 static void
 test_no_notify_in_delivery(void)
@@ -263,13 +274,14 @@ test_no_notify_in_delivery(void)
     g_assert_cmpint(n, <, COUNT);
     PQfinish(conn);
     /* And it is not one that writes: its last statement is the notification. */
-    g_autofree char *sql = g_strdup_printf("SELECT query FROM pg_stat_activity WHERE pid = %d", pid);
+    g_autofree char *sql =
+        g_strdup_printf("SELECT query FROM pg_stat_activity WHERE pid = %d", pid);
     g_autofree char *query = test_database_ask(conninfo, sql);
     g_assert_cmpstr(query, ==, "SELECT pg_notify('posthouse', $1::text)");
     test_store_close(conninfo);
 }
 
-/* -- purge beside everything ------------------------------------------------------------------------------------------- */
+/* -- purge beside everything ------------------------------------------------------------------- */
 
 typedef struct Stress {
     int64_t account;
@@ -283,11 +295,11 @@ typedef struct Stress {
 } Stress;
 
 static void
-note_error(Stress *stress, const GError *error, PhError expected)
+note_error_in(const char *what, Stress *stress, const GError *error, PhError expected)
 {
     if (error == NULL || g_error_matches(error, PH_ERROR, (int)expected))
         return;
-    g_test_message("unexpected: %s", error->message);
+    g_test_message("unexpected in %s: %s", what, error->message);
     __atomic_fetch_add(&stress->n_bad, 1, __ATOMIC_RELAXED);
 }
 
@@ -298,12 +310,13 @@ stress_deliver(void *data)
     Stress *stress = data;
     while (!is_stopping()) {
         g_autoptr(GError) error = NULL;
-        g_autoptr(PhDelivery) delivery = test_message(PH_DELIVERY_ALL_OR_NONE, "the body of a message under stress");
+        g_autoptr(PhDelivery) delivery =
+            test_message(PH_DELIVERY_ALL_OR_NONE, "the body of a message under stress");
         test_target(delivery, stress->inbox);
         if (g_random_boolean())
             test_target(delivery, stress->archive);
         ph_delivery_run_blocking(delivery, test_deadline(), &error);
-        note_error(stress, error, PH_ERROR_INTERNAL + 1);
+        note_error_in(G_STRFUNC, stress, error, PH_ERROR_INTERNAL + 1);
         __atomic_fetch_add(&stress->n_delivered, 1, __ATOMIC_RELAXED);
     }
     return NULL;
@@ -328,11 +341,13 @@ stress_copy(void *data)
         g_autoptr(GError) error = NULL;
         g_autoptr(PhUidSet) set = some_uids(stress->inbox);
         bool back = i % 3 == 0;
-        g_autoptr(PhCopyResult) result = ph_mailbox_copy_blocking(stress->account, back ? stress->archive : stress->inbox,
-            set, back ? stress->inbox : stress->archive, i % 2 == 0, test_deadline(), &error);
-        note_error(stress, error, PH_ERROR_INTERNAL + 1);
+        g_autoptr(PhCopyResult) result =
+            ph_mailbox_copy_blocking(stress->account, back ? stress->archive : stress->inbox, set,
+                back ? stress->inbox : stress->archive, i % 2 == 0, test_deadline(), &error);
+        note_error_in(G_STRFUNC, stress, error, PH_ERROR_INTERNAL + 1);
         if (result != NULL)
-            __atomic_fetch_add(&stress->n_copied, (int)ph_uid_set_count(result->target), __ATOMIC_RELAXED);
+            __atomic_fetch_add(
+                &stress->n_copied, (int)ph_uid_set_count(result->target), __ATOMIC_RELAXED);
     }
     return NULL;
 }
@@ -346,12 +361,15 @@ stress_expunge(void *data)
         g_autoptr(GError) error = NULL;
         g_autoptr(PhUidSet) set = some_uids(stress->inbox);
         PhMailboxKey mailbox = i % 2 == 0 ? stress->inbox : stress->archive;
-        PhFlagRequest request = { .change = PH_FLAGS_ADD, .flags = PH_FLAG_DELETED, .unchanged_since = INT64_MAX };
-        ph_mailbox_change_flags_blocking(stress->account, mailbox, set, &request, test_deadline(), NULL, &error);
-        note_error(stress, error, PH_ERROR_INTERNAL + 1);
+        PhFlagRequest request = {
+            .change = PH_FLAGS_ADD, .flags = PH_FLAG_DELETED, .unchanged_since = INT64_MAX
+        };
+        ph_mailbox_change_flags_blocking(
+            stress->account, mailbox, set, &request, test_deadline(), NULL, &error);
+        note_error_in(G_STRFUNC, stress, error, PH_ERROR_INTERNAL + 1);
         g_clear_error(&error);
         ph_mailbox_expunge_blocking(stress->account, mailbox, NULL, test_deadline(), &error);
-        note_error(stress, error, PH_ERROR_INTERNAL + 1);
+        note_error_in(G_STRFUNC, stress, error, PH_ERROR_INTERNAL + 1);
     }
     return NULL;
 }
@@ -365,7 +383,7 @@ stress_purge(void *data)
         g_autoptr(GError) error = NULL;
         unsigned n = 0;
         ph_purge_blocking(ph_time_now_us() + 1000000, 20, test_deadline(), &n, &error);
-        note_error(stress, error, PH_ERROR_INTERNAL + 1);
+        note_error_in(G_STRFUNC, stress, error, PH_ERROR_INTERNAL + 1);
         __atomic_fetch_add(&stress->n_purged, (int)n, __ATOMIC_RELAXED);
     }
     return NULL;
@@ -378,13 +396,15 @@ stress_restore(void *data)
     Stress *stress = data;
     while (!is_stopping()) {
         g_autoptr(GError) error = NULL;
-        g_autoptr(PhPage) page = ph_expunged_list_blocking(stress->account, NULL, 1, test_deadline(), &error);
+        g_autoptr(PhPage) page =
+            ph_expunged_list_blocking(stress->account, NULL, 1, test_deadline(), &error);
         g_assert_no_error(error);
         if (page->items->len == 0)
             continue;
         const PhExpunged *newest = page->items->pdata[0];
-        bool back = ph_expunged_restore_blocking(stress->account, newest->message_id, test_deadline(), &error);
-        note_error(stress, error, PH_ERROR_NOT_FOUND);
+        bool back = ph_expunged_restore_blocking(
+            stress->account, newest->message_id, test_deadline(), &error);
+        note_error_in(G_STRFUNC, stress, error, PH_ERROR_NOT_FOUND);
         __atomic_fetch_add(&stress->n_restored, back ? 1 : 0, __ATOMIC_RELAXED);
     }
     return NULL;
@@ -399,9 +419,11 @@ assert_all_readable(const char *conninfo, const Stress *stress)
     for (int i = 0; i < PQntuples(result); i++) {
         g_autoptr(GError) error = NULL;
         g_autoptr(GBytes) bytes = ph_message_read_blocking(stress->account,
-            g_ascii_strtoll(PQgetvalue(result, i, 0), NULL, 10), 0, SIZE_MAX, test_deadline(), &error);
+            g_ascii_strtoll(PQgetvalue(result, i, 0), NULL, 10), 0, SIZE_MAX, test_deadline(),
+            &error);
         g_assert_no_error(error);
-        g_assert_nonnull(g_strstr_len(g_bytes_get_data(bytes, NULL), (gssize)g_bytes_get_size(bytes), "under stress"));
+        g_assert_nonnull(g_strstr_len(
+            g_bytes_get_data(bytes, NULL), (gssize)g_bytes_get_size(bytes), "under stress"));
     }
     PQclear(result);
     PQfinish(conn);
@@ -415,8 +437,8 @@ test_purge_loses_nothing(void)
     Stress stress = { .account = test_account("alice") };
     stress.inbox = test_mailbox(stress.account, "INBOX");
     stress.archive = test_mailbox(stress.account, "Archive");
-    static const GThreadFunc jobs[] = { stress_deliver, stress_deliver, stress_copy, stress_copy, stress_expunge,
-        stress_purge, stress_purge, stress_restore };
+    static const GThreadFunc jobs[] = { stress_deliver, stress_deliver, stress_copy, stress_copy,
+        stress_expunge, stress_purge, stress_purge, stress_restore };
     GThread *threads[G_N_ELEMENTS(jobs)];
     set_stopping(0);
     for (size_t i = 0; i < G_N_ELEMENTS(jobs); i++)
@@ -424,34 +446,39 @@ test_purge_loses_nothing(void)
     run_for(4000000);
     for (size_t i = 0; i < G_N_ELEMENTS(jobs); i++)
         g_thread_join(threads[i]);
-    g_test_message("%d delivered, %d copied, %d purged, %d restored", stress.n_delivered, stress.n_copied, stress.n_purged,
-        stress.n_restored);
+    g_test_message("%d delivered, %d copied, %d purged, %d restored", stress.n_delivered,
+        stress.n_copied, stress.n_purged, stress.n_restored);
     g_assert_cmpint(stress.n_bad, ==, 0);
     g_assert_cmpint(stress.n_delivered, >, 10);
     g_assert_cmpint(stress.n_copied, >, 10);
     g_assert_cmpint(stress.n_purged, >, 0);
     assert_all_readable(conninfo, &stress);
     /* Every body belongs to a message, every message to somebody, and the counters are right. */
-    g_assert_cmpint(test_database_ask_number(conninfo, "SELECT (SELECT count(*) FROM message) - (SELECT count(*) FROM blob)"), ==, 0);
     g_assert_cmpint(test_database_ask_number(conninfo,
-                        "SELECT count(*) FROM message m\n"
-                        "WHERE NOT EXISTS (SELECT FROM mailbox_message r WHERE r.message_id = m.message_id)\n"
-                        "  AND NOT EXISTS (SELECT FROM expunged r WHERE r.message_id = m.message_id)"),
+                        "SELECT (SELECT count(*) FROM message) - (SELECT count(*) FROM blob)"),
         ==, 0);
-    g_assert_cmpint(test_database_ask_number(conninfo,
-                        "SELECT count(*) FROM mailbox_state s\n"
-                        "WHERE n_messages <> (SELECT count(*) FROM mailbox_message m WHERE m.mailbox_id = s.mailbox_id)\n"
-                        "   OR n_deleted <> (SELECT count(*) FROM mailbox_message m\n"
-                        "                    WHERE m.mailbox_id = s.mailbox_id AND flags & 8 <> 0)"),
+    g_assert_cmpint(
+        test_database_ask_number(conninfo,
+            "SELECT count(*) FROM message m\n"
+            "WHERE NOT EXISTS (SELECT FROM mailbox_message r WHERE r.message_id = m.message_id)\n"
+            "  AND NOT EXISTS (SELECT FROM expunged r WHERE r.message_id = m.message_id)"),
         ==, 0);
-    g_assert_cmpint(test_database_ask_number(conninfo,
-                        "SELECT count(*) FROM usage WHERE messages <> (SELECT count(*) FROM mailbox_message)\n"
-                        "   OR bytes <> (SELECT coalesce(sum(size_bytes), 0) FROM mailbox_message)"),
+    g_assert_cmpint(
+        test_database_ask_number(conninfo,
+            "SELECT count(*) FROM mailbox_state s\n"
+            "WHERE n_messages <> (SELECT count(*) FROM mailbox_message m WHERE m.mailbox_id = s.mailbox_id)\n"
+            "   OR n_deleted <> (SELECT count(*) FROM mailbox_message m\n"
+            "                    WHERE m.mailbox_id = s.mailbox_id AND flags & 8 <> 0)"),
+        ==, 0);
+    g_assert_cmpint(
+        test_database_ask_number(conninfo,
+            "SELECT count(*) FROM usage WHERE messages <> (SELECT count(*) FROM mailbox_message)\n"
+            "   OR bytes <> (SELECT coalesce(sum(size_bytes), 0) FROM mailbox_message)"),
         ==, 0);
     test_store_close(conninfo);
 }
 
-/* -- through crashes ---------------------------------------------------------------------------------------------------- */
+/* -- through crashes --------------------------------------------------------------------------- */
 
 typedef struct Sender {
     int number;
@@ -472,7 +499,8 @@ send_through(void *data)
         test_target(delivery, (PhMailboxKey){ sender->account, 0 });
         g_autoptr(GError) error = NULL;
         bool delivered = ph_delivery_run_blocking(delivery, test_deadline(), &error);
-        sender->n_unknown += !delivered && g_error_matches(error, PH_ERROR, PH_ERROR_TEMPORARY) ? 1 : 0;
+        sender->n_unknown +=
+            !delivered && g_error_matches(error, PH_ERROR, PH_ERROR_TEMPORARY) ? 1 : 0;
         g_array_append_val(sender->delivered, delivered);
     }
     return NULL;
@@ -509,7 +537,8 @@ check_senders(const char *conninfo, Sender *senders, GThread **threads, int leas
     g_assert_cmpint(PQresultStatus(result), ==, PGRES_TUPLES_OK);
     for (int i = 0; i < PQntuples(result); i++) {
         char *text = g_strstrip(g_strdup(PQgetvalue(result, i, 0)));
-        g_hash_table_insert(found, text, GINT_TO_POINTER((int)g_ascii_strtoll(PQgetvalue(result, i, 1), NULL, 10)));
+        g_hash_table_insert(
+            found, text, GINT_TO_POINTER((int)g_ascii_strtoll(PQgetvalue(result, i, 1), NULL, 10)));
     }
     PQclear(result);
     PQfinish(conn);
@@ -520,7 +549,8 @@ check_senders(const char *conninfo, Sender *senders, GThread **threads, int leas
             char text[40];
             g_snprintf(text, sizeof text, "probe-%d-%u", i, j);
             bool delivered = g_array_index(senders[i].delivered, bool, j);
-            g_assert_cmpint(GPOINTER_TO_INT(g_hash_table_lookup(found, text)), ==, delivered ? 1 : 0);
+            g_assert_cmpint(
+                GPOINTER_TO_INT(g_hash_table_lookup(found, text)), ==, delivered ? 1 : 0);
             n_delivered += delivered ? 1 : 0;
         }
         g_array_unref(senders[i].delivered);

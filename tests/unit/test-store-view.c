@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* -- versions, without a database ------------------------------------------------------------------------------- */
+/* -- versions, without a database -------------------------------------------------------------- */
 
 static PhViewRow
 row(uint32_t uid, uint32_t flags)
@@ -91,12 +91,12 @@ random_delta(PhViewDelta *delta, Model *model, uint32_t *uid_next)
     int n_new = g_test_rand_int_range(0, 60);
     int n_changed = g_test_rand_int_range(0, 40);
     int n_gone = g_test_rand_int_range(0, 60);
-    for (int i = 0; i < n_changed && *uid_next > 1; i++) {
+    for (int i = 0; i<n_changed && * uid_next> 1; i++) {
         uint32_t uid = (uint32_t)g_test_rand_int_range(1, (int)*uid_next);
         if (model->flags[uid] >= 0)
             model->flags[uid] = g_test_rand_int_range(0, 32) | 64; /* to be found below */
     }
-    for (int i = 0; i < n_gone && *uid_next > 1; i++) {
+    for (int i = 0; i<n_gone && * uid_next> 1; i++) {
         uint32_t uid = (uint32_t)g_test_rand_int_range(1, (int)*uid_next);
         ph_uid_set_add(delta->gone, uid, uid);
         model->flags[uid] = -1;
@@ -116,7 +116,8 @@ random_delta(PhViewDelta *delta, Model *model, uint32_t *uid_next)
     }
 }
 
-/* Many random changes: each version is what a plain model says, and the difference tells a client all of it. */
+/* Many random changes: each version is what a plain model says, and the difference tells a client
+ * all of it. */
 static void
 test_versions_random(void)
 {
@@ -174,16 +175,19 @@ test_versions_share_chunks(void)
     for (int i = 0; i < ROUNDS; i++) {
         g_autoptr(PhView) next = ph_view_with(big, small);
         int changed = 0;
-        const PhViewDiff diff = { .expunged = count_rows, .changed = count_rows, .added = count_rows };
+        const PhViewDiff diff = {
+            .expunged = count_rows, .changed = count_rows, .added = count_rows
+        };
         ph_view_diff(big, next, &diff, &changed);
         g_assert_cmpint(changed, ==, 1);
     }
     /* Walking all rows would take some hundred times longer than this. */
-    g_test_message("%d us a version and its difference", (int)((ph_monotonic_us() - begin_us) / ROUNDS));
+    g_test_message(
+        "%d us a version and its difference", (int)((ph_monotonic_us() - begin_us) / ROUNDS));
     g_assert_cmpint((ph_monotonic_us() - begin_us) / ROUNDS, <, 5000);
 }
 
-/* -- watches ------------------------------------------------------------------------------------------------------- */
+/* -- watches ----------------------------------------------------------------------------------- */
 
 static void
 bump(void *data)
@@ -198,8 +202,11 @@ set_flags(int64_t account, PhMailboxKey mailbox, uint32_t uid, uint32_t flags)
     g_autoptr(GError) error = NULL;
     g_autoptr(PhUidSet) set = ph_uid_set_new();
     ph_uid_set_add(set, uid, uid);
-    PhFlagRequest request = { .change = PH_FLAGS_REPLACE, .flags = flags, .unchanged_since = INT64_MAX };
-    ph_mailbox_change_flags_blocking(account, mailbox, set, &request, test_deadline(), NULL, &error);
+    PhFlagRequest request = {
+        .change = PH_FLAGS_REPLACE, .flags = flags, .unchanged_since = INT64_MAX
+    };
+    ph_mailbox_change_flags_blocking(
+        account, mailbox, set, &request, test_deadline(), NULL, &error);
     g_assert_no_error(error);
 }
 
@@ -214,8 +221,10 @@ test_watch_local(void)
     g_autoptr(GError) error = NULL;
     int calls_a = 0;
     int calls_b = 0;
-    PhMailboxWatch *a = ph_mailbox_watch_blocking(alice, inbox, bump, &calls_a, test_deadline(), &error);
-    PhMailboxWatch *b = ph_mailbox_watch_blocking(alice, inbox, bump, &calls_b, test_deadline(), &error);
+    PhMailboxWatch *a =
+        ph_mailbox_watch_blocking(alice, inbox, bump, &calls_a, test_deadline(), &error);
+    PhMailboxWatch *b =
+        ph_mailbox_watch_blocking(alice, inbox, bump, &calls_b, test_deadline(), &error);
     g_assert_no_error(error);
     g_autoptr(PhView) first = ph_mailbox_watch_latest(a);
     g_autoptr(PhView) shared = ph_mailbox_watch_latest(b);
@@ -242,7 +251,8 @@ test_watch_local(void)
     ph_store_status(&status);
     g_assert_cmpuint(status.n_views, ==, 1);
     g_assert_cmpuint(status.n_watches, ==, 0);
-    PhMailboxWatch *again = ph_mailbox_watch_blocking(alice, inbox, NULL, NULL, test_deadline(), &error);
+    PhMailboxWatch *again =
+        ph_mailbox_watch_blocking(alice, inbox, NULL, NULL, test_deadline(), &error);
     g_autoptr(PhView) fourth = ph_mailbox_watch_latest(again);
     g_assert_cmpuint(ph_view_count(fourth), ==, 4);
     ph_mailbox_watch_free(again);
@@ -264,7 +274,8 @@ test_watch_gone(void)
     g_autoptr(GError) error = NULL;
     PhMailboxKey junk = test_mailbox(alice, "Junk");
     int calls = 0;
-    PhMailboxWatch *watch = ph_mailbox_watch_blocking(alice, junk, bump, &calls, test_deadline(), &error);
+    PhMailboxWatch *watch =
+        ph_mailbox_watch_blocking(alice, junk, bump, &calls, test_deadline(), &error);
     calls = 0;
     ph_mailbox_delete_blocking(alice, "Junk", test_deadline(), &error);
     g_assert_no_error(error);
@@ -284,7 +295,8 @@ test_watch_evicted(void)
     int64_t alice = test_account("alice");
     g_autoptr(GError) error = NULL;
     PhMailboxKey inbox = test_mailbox(alice, "INBOX");
-    PhMailboxWatch *watch = ph_mailbox_watch_blocking(alice, inbox, NULL, NULL, test_deadline(), &error);
+    PhMailboxWatch *watch =
+        ph_mailbox_watch_blocking(alice, inbox, NULL, NULL, test_deadline(), &error);
     PhStoreStatus status;
     ph_store_status(&status);
     g_assert_cmpuint(status.n_views, ==, 1);
@@ -322,7 +334,8 @@ test_watch_concurrent(void)
     g_autoptr(GError) error = NULL;
     PhMailboxKey inbox = test_mailbox(alice, "INBOX");
     int calls = 0;
-    PhMailboxWatch *watch = ph_mailbox_watch_blocking(alice, inbox, bump, &calls, test_deadline(), &error);
+    PhMailboxWatch *watch =
+        ph_mailbox_watch_blocking(alice, inbox, bump, &calls, test_deadline(), &error);
     g_assert_no_error(error);
     Changer changer = { alice, inbox, 30 };
     GThread *threads[6];
@@ -349,7 +362,7 @@ test_watch_concurrent(void)
     test_store_close(conninfo);
 }
 
-/* -- two processes ---------------------------------------------------------------------------------------------------- */
+/* -- two processes ----------------------------------------------------------------------------- */
 
 static const char *program;
 
@@ -358,7 +371,9 @@ static int
 be_other_process(char **argv)
 {
     ph_assert_in_job();
-    PhStoreConfig config = { .conninfo = argv[2], .node_name = "other", .spool_folder = g_get_tmp_dir() };
+    PhStoreConfig config = {
+        .conninfo = argv[2], .node_name = "other", .spool_folder = g_get_tmp_dir()
+    };
     g_autoptr(GError) error = NULL;
     g_assert_true(ph_store_open_blocking(&config, &error));
     int64_t account = g_ascii_strtoll(argv[3], NULL, 10);
@@ -370,7 +385,8 @@ be_other_process(char **argv)
     else if (strcmp(argv[4], "delete") == 0)
         g_assert_true(ph_mailbox_delete_blocking(account, "Junk", test_deadline(), &error));
     else if (strcmp(argv[4], "password") == 0)
-        g_assert_true(ph_password_set_blocking("alice@example.test", "other", test_deadline(), &error));
+        g_assert_true(
+            ph_password_set_blocking("alice@example.test", "other", test_deadline(), &error));
     ph_store_close_blocking();
     return 0;
 }
@@ -382,7 +398,8 @@ run_other(const char *conninfo, int64_t account, const char *what)
     const char *const words[] = { program, "--other", conninfo, number, what, NULL };
     int status = -1;
     g_autoptr(GError) error = NULL;
-    g_spawn_sync(NULL, (char **)(uintptr_t)words, NULL, G_SPAWN_DEFAULT, NULL, NULL, NULL, NULL, &status, &error);
+    g_spawn_sync(NULL, (char **)(uintptr_t)words, NULL, G_SPAWN_DEFAULT, NULL, NULL, NULL, NULL,
+        &status, &error);
     g_assert_no_error(error);
     g_assert_cmpint(status, ==, 0);
 }
@@ -438,8 +455,10 @@ test_two_processes(void)
     int junk_calls = 0;
     PhMailboxKey inbox = test_mailbox(alice, "INBOX");
     PhMailboxKey junk = test_mailbox(alice, "Junk");
-    PhMailboxWatch *watch = ph_mailbox_watch_blocking(alice, inbox, bump, &inbox_calls, test_deadline(), &error);
-    PhMailboxWatch *doomed = ph_mailbox_watch_blocking(alice, junk, bump, &junk_calls, test_deadline(), &error);
+    PhMailboxWatch *watch =
+        ph_mailbox_watch_blocking(alice, inbox, bump, &inbox_calls, test_deadline(), &error);
+    PhMailboxWatch *doomed =
+        ph_mailbox_watch_blocking(alice, junk, bump, &junk_calls, test_deadline(), &error);
     g_assert_no_error(error);
     inbox_calls = junk_calls = 0;
     run_other(conninfo, alice, "deliver");
@@ -474,7 +493,8 @@ test_poll(void)
     PhMailboxKey inbox = test_mailbox(alice, "INBOX");
     test_deliver(inbox, "mail");
     int calls = 0;
-    PhMailboxWatch *watch = ph_mailbox_watch_blocking(alice, inbox, bump, &calls, test_deadline(), &error);
+    PhMailboxWatch *watch =
+        ph_mailbox_watch_blocking(alice, inbox, bump, &calls, test_deadline(), &error);
     calls = 0;
     g_free(test_database_ask(conninfo,
         "BEGIN; UPDATE mailbox_state SET modseq = modseq + 1 WHERE n_messages > 0;\n"
