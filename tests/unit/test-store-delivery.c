@@ -130,6 +130,8 @@ test_delivery_bytes_come_back(void)
     for (size_t i = 0; i < G_N_ELEMENTS(sizes); i++) {
         g_autoptr(GByteArray) bytes = g_byte_array_new();
         fill(bytes, sizes[i], (unsigned)i + 7);
+        g_byte_array_append(bytes, (const guint8 *)"", 1);
+        g_byte_array_set_size(bytes, (guint)sizes[i]);
         if (sizes[i] > 100)
             bytes->data[50] = '\0';
         g_autoptr(PhDelivery) delivery =
