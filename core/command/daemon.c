@@ -160,6 +160,9 @@ open_store(Daemon *daemon, GError **error)
         .spool_folder = spool,
 #ifdef PH_TEST_POINTS
         .without_batching = g_getenv("POSTHOUSE_WITHOUT_BATCHING") != NULL,
+        .commit_patience_ms = (unsigned)g_ascii_strtoull(
+            g_getenv("POSTHOUSE_COMMIT_PATIENCE_MS") != NULL ? g_getenv("POSTHOUSE_COMMIT_PATIENCE_MS") : "0",
+            NULL, 10),
 #endif
     };
     ph_store_set_news_func(on_news, NULL);

@@ -10,7 +10,8 @@
 
 typedef struct PhServiceHold PhServiceHold;
 
-/* CONFLICT when the name is published by another. */
+/* CONFLICT when the name is published by another. A new generation of the same plugin takes the place of the old one;
+ * holders of the old table keep it. */
 PH_API bool ph_service_publish(
     const char *name, unsigned version, const void *table, GError **error);
 /* Waits for nobody: holders keep the table until they release it. */

@@ -828,6 +828,8 @@ finish_connect(PhConnection *connection)
         break_off(connection, PH_CLOSE_REFUSED);
         return;
     }
+    size = sizeof(connection->local);
+    getsockname(connection->source.fd, (struct sockaddr *)&connection->local, &size);
     after_transport(connection);
 }
 

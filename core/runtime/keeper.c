@@ -41,6 +41,7 @@ typedef struct Child {
     int64_t start_at_us; /* when not running: the next try */
     int64_t delay_ms;
     unsigned starts;
+    unsigned ends;
     bool wanted;
     int64_t kill_at_us; /* asked to stop: force it then; 0: not asked */
     int kill_signal;
@@ -308,6 +309,7 @@ child_ended(Keeper *keeper, Child *child, int status)
     ph_log(child->wanted ? PH_LOG_ERROR : PH_LOG_NOTICE, "keeper.ended", "%s pid=%d %s=%d",
         child->name, (int)child->pid, by_signal ? "signal" : "status", code);
     child->pid = 0;
+    child->ends++;
     child->kill_at_us = 0;
     if (child != &keeper->daemon) {
         plan_start(child);
@@ -377,15 +379,22 @@ take_signals(Keeper *keeper)
     reap(keeper);
 }
 
+/* The daemon needs no database to start, but starts better with it: it is given a while, unless it keeps failing. */
+static bool
+is_time_for_daemon(const Keeper *keeper, int64_t now_us)
+{
+    enum { FAILURES_ENOUGH = 4 };
+    const Child *database = &keeper->database;
+    return !database->wanted || now_us > keeper->database_until_us || database->ends >= FAILURES_ENOUGH ||
+           (database->pid != 0 && ph_postgres_is_ready(keeper->config, database->pid));
+}
+
 /* False: all is done. */
 static bool
 advance(Keeper *keeper)
 {
     int64_t now_us = ph_monotonic_us();
-    if (keeper->phase == PHASE_STARTING && !keeper->daemon.wanted &&
-        (!keeper->database.wanted || now_us > keeper->database_until_us ||
-            (keeper->database.pid != 0 &&
-                ph_postgres_is_ready(keeper->config, keeper->database.pid))))
+    if (keeper->phase == PHASE_STARTING && is_time_for_daemon(keeper, now_us))
         keeper->daemon.wanted = true;
     if (keeper->phase == PHASE_DRAINING) {
         stop_child(&keeper->daemon, SIGTERM, SIGKILL, DRAIN_MS);

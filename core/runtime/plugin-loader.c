@@ -249,6 +249,52 @@ close_services(Generation *generation, void (*close_one)(PhListeners *listeners)
     g_ptr_array_set_size(generation->listeners, 0);
 }
 
+/* -- the end of sessions ---------------------------------------------------------------------------------------------- */
+
+static void
+say_farewell(PhReactor *reactor, void *data)
+{
+    ph_assert_on_reactor();
+    ph_connection_farewell(reactor, data, NULL, PH_FAREWELL_STOPPING);
+}
+
+static void
+abort_sessions(PhReactor *reactor, void *data)
+{
+    ph_assert_on_reactor();
+    ph_connection_abort_all(reactor, data);
+}
+
+static bool
+wait_unused(const PhOwner *owner, int64_t deadline_ms)
+{
+    int64_t until_us = ph_monotonic_us() + deadline_ms * 1000;
+    while (ph_owner_uses(owner) > 0) {
+        if (ph_monotonic_us() >= until_us)
+            return false;
+        g_usleep(5000);
+    }
+    return true;
+}
+
+/* False: something still needs the code of this generation, which must stay mapped. */
+static bool
+end_sessions(Generation *generation, int64_t deadline_ms)
+{
+    enum { ABORT_WAIT_MS = 30 * 1000 };
+    ph_reactors_call_blocking(say_farewell, &generation->owner);
+    if (wait_unused(&generation->owner, deadline_ms))
+        return true;
+    ph_reactors_call_blocking(abort_sessions, &generation->owner);
+    if (wait_unused(&generation->owner, ABORT_WAIT_MS))
+        return true;
+    ph_log(PH_LOG_ERROR, "plugin.stuck", "plugin=%s uses=%d it stays mapped", generation->name,
+        ph_owner_uses(&generation->owner));
+    return false;
+}
+
+/* -- starting --------------------------------------------------------------------------------------------------------- */
+
 static void
 forget_failed_locked(const char *name)
 {
@@ -260,9 +306,9 @@ forget_failed_locked(const char *name)
 }
 
 static void
-remember_failure_locked(Generation *generation, const GError *error)
+remember_failure_locked(Generation *generation, PhPluginState state, const GError *error)
 {
-    generation->state = PH_PLUGIN_FAILED;
+    generation->state = state;
     generation->error = g_strdup(error->message);
     g_ptr_array_add(loader.generations, generation);
     ph_log(PH_LOG_ERROR, "plugin.failed", "%s", error->message);
@@ -280,9 +326,13 @@ start_locked(const char *name, const char *path, GError **error)
     g_autoptr(GError) cause = NULL;
     if (!start_code(generation, &cause) || !open_services(generation, &cause)) {
         close_services(generation, ph_listeners_release);
-        if (ph_owner_uses(&generation->owner) == 0)
+        /* A service that was open for a moment may have a session already. */
+        PhPluginState state = PH_PLUGIN_DRAINING;
+        if (end_sessions(generation, 0)) {
             stop_code(generation);
-        remember_failure_locked(generation, cause);
+            state = PH_PLUGIN_FAILED;
+        }
+        remember_failure_locked(generation, state, cause);
         g_propagate_error(error, g_steal_pointer(&cause));
         return false;
     }
@@ -379,46 +429,13 @@ ph_plugin_replace(const char *name, const char *path, GError **error)
 /* -- stopping --------------------------------------------------------------------------------------------------------- */
 
 static void
-say_farewell(PhReactor *reactor, void *data)
-{
-    ph_assert_on_reactor();
-    ph_connection_farewell(reactor, data, NULL, PH_FAREWELL_STOPPING);
-}
-
-static void
-abort_sessions(PhReactor *reactor, void *data)
-{
-    ph_assert_on_reactor();
-    ph_connection_abort_all(reactor, data);
-}
-
-static bool
-wait_unused(const PhOwner *owner, int64_t deadline_ms)
-{
-    int64_t until_us = ph_monotonic_us() + deadline_ms * 1000;
-    while (ph_owner_uses(owner) > 0) {
-        if (ph_monotonic_us() >= until_us)
-            return false;
-        g_usleep(5000);
-    }
-    return true;
-}
-
-static void
 end_generation_locked(Generation *generation, int64_t deadline_ms,
     void (*close_one)(PhListeners *listeners))
 {
-    enum { ABORT_WAIT_MS = 30 * 1000 };
     close_services(generation, close_one);
-    ph_reactors_call_blocking(say_farewell, &generation->owner);
-    if (!wait_unused(&generation->owner, deadline_ms)) {
-        ph_reactors_call_blocking(abort_sessions, &generation->owner);
-        if (!wait_unused(&generation->owner, ABORT_WAIT_MS)) {
-            ph_log(PH_LOG_ERROR, "plugin.stuck", "plugin=%s uses=%d it stays mapped",
-                generation->name, ph_owner_uses(&generation->owner));
-            generation->state = PH_PLUGIN_DRAINING;
-            return;
-        }
+    if (!end_sessions(generation, deadline_ms)) {
+        generation->state = PH_PLUGIN_DRAINING;
+        return;
     }
     stop_code(generation);
     ph_log(PH_LOG_NOTICE, "plugin.stopped", "plugin=%s generation=%u", generation->name,

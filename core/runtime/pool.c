@@ -36,6 +36,20 @@ static struct {
     unsigned next_lane; /* where the next search begins: no lane has precedence */
 } pool;
 
+static __thread PhLane current_lane = PH_LANE_MAIL;
+
+PhLane
+ph_lane_current(void)
+{
+    return current_lane;
+}
+
+void
+ph_lane_set_current(PhLane lane)
+{
+    current_lane = lane;
+}
+
 const char *
 ph_lane_name(PhLane lane)
 {
@@ -104,6 +118,7 @@ worker_main(void *data)
 
         int64_t waited_us = ph_monotonic_us() - node->pushed_us;
         ph_handover_take(node);
+        current_lane = (PhLane)(lane - pool.lanes);
         node->run(node);
 
         ph_mutex_lock(&pool.mutex);

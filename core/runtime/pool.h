@@ -31,3 +31,6 @@ typedef struct PhLaneState {
 
 void ph_pool_lane_state(PhLane lane, PhLaneState *state_out);
 const char *ph_lane_name(PhLane lane);
+/* The lane of the job that this thread runs; on other threads what they said, first PH_LANE_MAIL. */
+PhLane ph_lane_current(void);
+void ph_lane_set_current(PhLane lane);

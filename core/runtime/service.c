@@ -32,22 +32,31 @@ service_unref(Service *service)
     g_free(service);
 }
 
+/* The newest of this name, and with this table where one is given. */
 static Service *
-find_locked(const char *name)
+find_locked(const char *name, const void *table)
 {
-    for (guint i = 0; registry.services != NULL && i < registry.services->len; i++) {
-        Service *service = registry.services->pdata[i];
-        if (strcmp(service->name, name) == 0)
+    for (guint i = registry.services != NULL ? registry.services->len : 0; i > 0; i--) {
+        Service *service = registry.services->pdata[i - 1];
+        if (strcmp(service->name, name) == 0 && (table == NULL || service->table == table))
             return service;
     }
     return NULL;
+}
+
+/* A new generation of a plugin offers what the old one still does, and takes its place. */
+static bool
+is_same_plugin(const PhOwner *a, const PhOwner *b)
+{
+    return a != NULL && b != NULL && a != b && strcmp(a->name, b->name) == 0;
 }
 
 bool
 ph_service_publish(const char *name, unsigned version, const void *table, GError **error)
 {
     ph_mutex_lock(&registry.mutex);
-    bool taken = find_locked(name) != NULL;
+    const Service *present = find_locked(name, NULL);
+    bool taken = present != NULL && !is_same_plugin(present->owner, ph_owner_current());
     if (!taken) {
         Service *service = g_new0(Service, 1);
         ph_ref_init(&service->ref);
@@ -69,11 +78,9 @@ void
 ph_service_withdraw(const char *name, const void *table)
 {
     ph_mutex_lock(&registry.mutex);
-    Service *service = find_locked(name);
-    if (service != NULL && service->table == table)
+    Service *service = find_locked(name, table);
+    if (service != NULL)
         g_ptr_array_remove(registry.services, service);
-    else
-        service = NULL;
     ph_mutex_unlock(&registry.mutex);
     if (service != NULL)
         service_unref(service);
@@ -84,7 +91,7 @@ ph_service_hold(const char *name, unsigned version)
 {
     PhServiceHold *hold = NULL;
     ph_mutex_lock(&registry.mutex);
-    Service *service = find_locked(name);
+    Service *service = find_locked(name, NULL);
     if (service != NULL && service->version >= version) {
         ph_ref_take(&service->ref);
         service->holders++;
@@ -120,8 +127,8 @@ unsigned
 ph_service_holders(const char *name, const void *table)
 {
     ph_mutex_lock(&registry.mutex);
-    const Service *service = find_locked(name);
-    unsigned holders = service != NULL && service->table == table ? service->holders : 0;
+    const Service *service = find_locked(name, table);
+    unsigned holders = service != NULL ? service->holders : 0;
     ph_mutex_unlock(&registry.mutex);
     return holders;
 }

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 typedef struct Declared {
-    PhSettingRow row; /* its strings are owned */
+    const PhSettingRow *row; /* never changed nor freed: others read it without the lock */
     unsigned count;
 } Declared;
 
@@ -44,6 +44,7 @@ struct PhSettings {
 static struct {
     PhMutex mutex;
     GHashTable *declared; /* key -> Declared; never shrinks */
+    GPtrArray *replaced;  /* rows of generations before */
     PhSettings *current;
 } registry = {.mutex = {.rank = PH_LOCK_SNAPSHOT}};
 
@@ -337,7 +338,7 @@ add_value(PhSettings *settings, const PhSettingValue *value)
     Scoped scoped = {.scope = value->scope, .id = value->scope_id};
     if (declared == NULL || entry == NULL)
         return;
-    if (!parse_value(&declared->row, value->value, &scoped.number))
+    if (!parse_value(declared->row, value->value, &scoped.number))
         return;
     scoped.text = g_strdup(value->value);
     if (entry->scoped == NULL)
@@ -358,7 +359,7 @@ snapshot_new_locked(GPtrArray *values, int64_t node_id)
     gpointer declared;
     g_hash_table_iter_init(&iter, registry.declared);
     while (g_hash_table_iter_next(&iter, NULL, &declared))
-        add_default(settings, &((Declared *)declared)->row);
+        add_default(settings, ((Declared *)declared)->row);
     for (guint i = 0; i < values->len; i++)
         add_value(settings, values->pdata[i]);
     return settings;
@@ -396,23 +397,48 @@ copy_values(const GPtrArray *values)
     return copy;
 }
 
+/* A copy that outlives the plugin. */
+static PhSettingRow *
+row_copy(const PhSettingRow *row)
+{
+    PhSettingRow *copy = g_new(PhSettingRow, 1);
+    *copy = *row;
+    copy->key = g_intern_string(row->key);
+    copy->default_value = g_intern_string(row->default_value);
+    copy->choices = g_intern_string(row->choices);
+    copy->help = g_intern_string(row->help);
+    return copy;
+}
+
+static bool
+rows_equal(const PhSettingRow *a, const PhSettingRow *b)
+{
+    return a->key == b->key && a->type == b->type && a->default_value == b->default_value &&
+           a->min == b->min && a->max == b->max && a->choices == b->choices &&
+           a->scopes == b->scopes && a->help == b->help;
+}
+
 static void
 declare_locked(const PhSettingRow *row)
 {
+    PhSettingRow *copy = row_copy(row);
     Declared *declared = g_hash_table_lookup(registry.declared, row->key);
     if (declared == NULL) {
         declared = g_new0(Declared, 1);
-        declared->row.key = g_strdup(row->key);
         g_hash_table_insert(registry.declared, g_strdup(row->key), declared);
     }
     declared->count++;
-    /* The strings of a row that was replaced stay: somebody may be reading them. */
-    const char *key = declared->row.key;
-    declared->row = *row;
-    declared->row.key = key;
-    declared->row.default_value = g_intern_string(row->default_value);
-    declared->row.choices = row->choices != NULL ? g_intern_string(row->choices) : NULL;
-    declared->row.help = g_intern_string(row->help);
+    if (declared->row != NULL && rows_equal(declared->row, copy)) {
+        g_free(copy);
+        return;
+    }
+    /* A row that was replaced stays: somebody may be reading it. */
+    if (declared->row != NULL) {
+        if (registry.replaced == NULL)
+            registry.replaced = g_ptr_array_new();
+        g_ptr_array_add(registry.replaced, (gpointer)(uintptr_t)declared->row);
+    }
+    declared->row = copy;
 }
 
 void
@@ -446,8 +472,9 @@ ph_settings_row(const char *key)
     ph_mutex_lock(&registry.mutex);
     init_locked();
     const Declared *declared = g_hash_table_lookup(registry.declared, key);
+    const PhSettingRow *row = declared != NULL && declared->count > 0 ? declared->row : NULL;
     ph_mutex_unlock(&registry.mutex);
-    return declared != NULL && declared->count > 0 ? &declared->row : NULL;
+    return row;
 }
 
 static int
@@ -468,9 +495,9 @@ ph_settings_rows(void)
     gpointer data;
     g_hash_table_iter_init(&iter, registry.declared);
     while (g_hash_table_iter_next(&iter, NULL, &data)) {
-        Declared *declared = data;
+        const Declared *declared = data;
         if (declared->count > 0)
-            g_ptr_array_add(rows, &declared->row);
+            g_ptr_array_add(rows, (gpointer)(uintptr_t)declared->row);
     }
     ph_mutex_unlock(&registry.mutex);
     g_ptr_array_sort(rows, compare_rows);
@@ -483,6 +510,8 @@ ph_settings_publish(GPtrArray *values, int64_t node_id)
     ph_mutex_lock(&registry.mutex);
     init_locked();
     PhSettings *old = replace_locked(values, node_id);
+    /* `values` belongs to the snapshot, which another thread may replace at once. */
+    g_autoptr(PhSettings) published = ph_settings_ref(registry.current);
     ph_mutex_unlock(&registry.mutex);
     ph_settings_unref(old);
 
@@ -617,6 +646,8 @@ ph_secret_key_load(const char *path, GError **error)
     if (fd >= 0)
         close(fd);
     if (!good) {
+        if (fd >= 0)
+            unlink(path); /* half a key would be refused at each start */
         g_set_error(error, PH_ERROR, PH_ERROR_TEMPORARY, "write \"%s\": %s", path,
             g_strerror(failure));
         return NULL;

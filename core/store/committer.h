@@ -78,6 +78,9 @@ void ph_delivery_refuse_all(PhDelivery *delivery, PhError code, const char *text
 /* Hands the results to who waits. */
 void ph_delivery_finish(PhDelivery *delivery);
 
+/* Waits until the results are there. False at the deadline. */
+bool ph_delivery_wait_blocking(PhDelivery *delivery, int64_t deadline_us);
+
 /* Queues for a committer. */
 void ph_committers_submit(PhDelivery *delivery);
 

@@ -232,8 +232,8 @@ ph_delivery_submit(PhDelivery *delivery, PhTask *task, PhDeliveryDone done, void
     ph_committers_submit(delivery);
 }
 
-static bool
-wait_finished(PhDelivery *delivery, int64_t deadline_us)
+bool
+ph_delivery_wait_blocking(PhDelivery *delivery, int64_t deadline_us)
 {
     ph_mutex_lock(&delivery->lock);
     bool in_time = true;
@@ -256,7 +256,7 @@ ph_delivery_run_blocking(PhDelivery *delivery, int64_t deadline_us, GError **err
     ph_delivery_ref(delivery);
     ph_handover_give(delivery);
     ph_committers_submit(delivery);
-    if (!wait_finished(delivery, deadline_us)) {
+    if (!ph_delivery_wait_blocking(delivery, deadline_us)) {
         g_set_error(error, PH_ERROR, PH_ERROR_TEMPORARY, "the message was not stored in time");
         return false;
     }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static GMutex fault_lock;
+static PhMutex fault_lock;
 static GHashTable *faults; /* point -> passages left before it fails */
 
 static void
@@ -30,26 +30,37 @@ read_environment_locked(void)
     }
 }
 
+static void
+lock_faults(void)
+{
+    static gsize once;
+    if (g_once_init_enter(&once)) {
+        ph_mutex_init(&fault_lock, PH_LOCK_STORE);
+        g_once_init_leave(&once, 1);
+    }
+    ph_mutex_lock(&fault_lock);
+}
+
 void
 ph_fault_arm(const char *point, unsigned passage)
 {
-    g_mutex_lock(&fault_lock);
+    lock_faults();
     if (faults == NULL)
         read_environment_locked();
     arm_locked(point, passage);
-    g_mutex_unlock(&fault_lock);
+    ph_mutex_unlock(&fault_lock);
 }
 
 bool
 ph_fault(const char *point)
 {
-    g_mutex_lock(&fault_lock);
+    lock_faults();
     if (faults == NULL)
         read_environment_locked();
     unsigned left = GPOINTER_TO_UINT(g_hash_table_lookup(faults, point));
     if (left > 0)
         arm_locked(point, left - 1);
-    g_mutex_unlock(&fault_lock);
+    ph_mutex_unlock(&fault_lock);
     return left == 1;
 }
 

@@ -4,6 +4,7 @@
  * tries, when the back-off allows it; all others are told UNAVAILABLE at once. A connection that
  * died while idle is found by looking at its socket, without a round trip.
  */
+#include "runtime/pool.h"
 #include "store/internal.h"
 
 #include <errno.h>
@@ -37,18 +38,16 @@ static struct {
     char last_error[200];
 } pool;
 
-static _Thread_local PhLane thread_lane = PH_LANE_MAIL;
-
 void
 ph_store_set_lane(PhLane lane)
 {
-    thread_lane = lane;
+    ph_lane_set_current(lane);
 }
 
 PhLane
 ph_store_lane(void)
 {
-    return thread_lane;
+    return ph_lane_current();
 }
 
 void
@@ -213,6 +212,8 @@ connect_lease(PhLease *lease, const char *conninfo, GError **error)
 {
     int64_t until_us = MIN(lease->deadline_us, ph_monotonic_us() + CONNECT_TIMEOUT_US);
     PGconn *conn = start_connection(conninfo);
+    if (conn != NULL)
+        PQsetNoticeReceiver(conn, ignore_notice, NULL);
     if (conn == NULL || PQstatus(conn) == CONNECTION_BAD || !await_connection(conn, until_us) ||
         PQsetnonblocking(conn, 1) != 0 || PQenterPipelineMode(conn) != 1) {
         g_autofree char *text = g_strdup(conn != NULL ? PQerrorMessage(conn) : "out of memory");
@@ -223,7 +224,6 @@ connect_lease(PhLease *lease, const char *conninfo, GError **error)
         PQfinish(conn);
         return false;
     }
-    PQsetNoticeReceiver(conn, ignore_notice, NULL);
     lease->conn = conn;
     lease->lost = false;
     g_hash_table_remove_all(lease->prepared);
@@ -436,7 +436,7 @@ ph_lease_take_blocking(PhLane lane, int64_t deadline_us, GError **error)
 PhLease *
 ph_store_lease_blocking(int64_t deadline_us, GError **error)
 {
-    return ph_lease_take_blocking(thread_lane, deadline_us, error);
+    return ph_lease_take_blocking(ph_lane_current(), deadline_us, error);
 }
 
 void

@@ -35,6 +35,7 @@ typedef struct FetchJob {
     GString *out;
     unsigned rows_done;
     bool marked_seen;
+    bool row_is_begun;   /* an error came when a part of this row was sent already */
     GError *error;
 } FetchJob;
 
@@ -325,6 +326,11 @@ fetch_job(void *data)
            job->out->len < IMAP_SLICE_BYTES)
         if (!step(job, &row_start, &job->error))
             break;
+    if (job->error == NULL)
+        return;
+    job->row_is_begun = row_start == SIZE_MAX && (job->item > 0 || job->literal_left > 0);
+    if (row_start != SIZE_MAX)
+        g_string_truncate(job->out, row_start);
 }
 
 static PH_ON_REACTOR void run_slice(ImapSession *session, FetchJob *job);
@@ -357,11 +363,10 @@ slice_done(PhTask *task, void *data)
     FetchHolder *holder = data;
     FetchJob *job = holder->job;
     GString *out = g_steal_pointer(&job->out);
-    bool in_literal = job->literal_left > 0 || (job->error != NULL && job->item > 0);
     g_autoptr(GBytes) bytes = g_string_free_to_bytes(out);
     ph_connection_write_bytes(session->base.connection, bytes);
     ph_metric_add(&imap_counters(session)->fetched, job->rows_done);
-    if (job->error != NULL && in_literal) {
+    if (job->error != NULL && job->row_is_begun) {
         /* In the middle of a message there is no way to say so. */
         imap_untagged(session, "BYE [UNAVAILABLE] The rest cannot be read now");
         ph_connection_abort(session->base.connection);

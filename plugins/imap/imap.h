@@ -103,6 +103,7 @@ struct ImapSession {
     ImapInput input;
     GString *buffer;      /* the command as it comes in, literals included */
     uint64_t literal_left;
+    bool is_refused;      /* the command under way holds a literal that is too large: the rest of it is only read */
     unsigned bad;
     bool is_leaving;      /* a farewell came while a job was under way */
     ImapCommand *command;

@@ -90,6 +90,10 @@ clear_command(ImapSession *session)
     /* It may have held a password. */
     ph_wipe(session->buffer->str, session->buffer->len);
     g_string_free(g_steal_pointer(&session->buffer), TRUE);
+    /* What APPEND did not take. */
+    g_clear_pointer(&session->spool, ph_spool_free);
+    g_clear_error(&session->spool_error);
+    session->is_refused = false;
 }
 
 static void
@@ -117,6 +121,16 @@ refuse_command(ImapSession *session, bool bad, const char *code, const char *tex
         imap_no(session, code, text);
 }
 
+/* What is left of an endless line cannot be told from a next command: the session ends. */
+static void
+refuse_long_line(ImapSession *session)
+{
+    ph_assert_on_reactor();
+    ph_log(PH_LOG_INFO, "imap.line-too-long", "peer=%s", ph_connection_peer_address(session->base.connection));
+    imap_untagged(session, "BYE [TOOBIG] A command line is too long");
+    ph_connection_close(session->base.connection);
+}
+
 static void
 begin_literal(ImapSession *session, uint64_t size, bool synchronising)
 {
@@ -131,6 +145,12 @@ begin_literal(ImapSession *session, uint64_t size, bool synchronising)
             refuse_command(session, false, "TOOBIG", "That literal is too large");
             return;
         }
+        if (session->state == IMAP_STATE_GREETED) {
+            /* Nobody we know: gigabytes are not read to be polite (RFC 7888 section 4). */
+            refuse_long_line(session);
+            return;
+        }
+        session->is_refused = true;
         session->input = IMAP_INPUT_SWALLOW;
         return;
     }
@@ -141,11 +161,30 @@ begin_literal(ImapSession *session, uint64_t size, bool synchronising)
         ph_connection_puts(session->base.connection, "+ OK\r\n");
 }
 
+/* The rest of a command that is refused for its literal: more literals may be in it, and they are no commands. */
+static void
+take_refused_line(ImapSession *session, const char *line, size_t length)
+{
+    ph_assert_on_reactor();
+    uint64_t size;
+    bool synchronising;
+    if (imap_line_ends_with_literal(line, length, &size, &synchronising) && !synchronising) {
+        session->literal_left = size;
+        session->input = IMAP_INPUT_SWALLOW;
+        return;
+    }
+    refuse_command(session, false, "TOOBIG", "That literal is too large");
+}
+
 /* A whole line with its end is in `line`. */
 static void
 take_command_line(ImapSession *session, const char *line, size_t length)
 {
     ph_assert_on_reactor();
+    if (session->is_refused) {
+        take_refused_line(session, line, length);
+        return;
+    }
     if (session->buffer == NULL)
         session->buffer = g_string_sized_new(length + 1);
     g_string_append_len(session->buffer, line, (gssize)length);
@@ -192,16 +231,6 @@ imap_command_limit(const ImapSession *session)
     return session->state == IMAP_STATE_GREETED ? IMAP_LINE_BEFORE_LOGIN_BYTES : IMAP_LINE_AFTER_LOGIN_BYTES;
 }
 
-/* What is left of an endless line cannot be told from a next command: the session ends. */
-static void
-refuse_long_line(ImapSession *session)
-{
-    ph_assert_on_reactor();
-    ph_log(PH_LOG_INFO, "imap.line-too-long", "peer=%s", ph_connection_peer_address(session->base.connection));
-    imap_untagged(session, "BYE [TOOBIG] A command line is too long");
-    ph_connection_close(session->base.connection);
-}
-
 /* False: more bytes are needed. A long line is gathered here in pieces, so that the connection's buffer stays small. */
 static bool
 step_line(ImapSession *session, const char *bytes, size_t length)
@@ -239,10 +268,7 @@ step_literal(ImapSession *session, const char *bytes, size_t length)
     if (session->literal_left > 0)
         return n > 0;
     /* The rest of the command's line follows. */
-    if (session->input == IMAP_INPUT_SWALLOW)
-        refuse_command(session, false, "TOOBIG", "That literal is too large");
-    else
-        session->input = IMAP_INPUT_COMMAND;
+    session->input = IMAP_INPUT_COMMAND;
     return true;
 }
 

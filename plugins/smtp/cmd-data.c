@@ -179,10 +179,11 @@ typedef struct DeliverJob {
     GError *error;
 } DeliverJob;
 
-static void
-deliver_job_free(void *data)
+void
+smtp_delivery_free(DeliverJob *job)
 {
-    DeliverJob *job = data;
+    if (job == NULL)
+        return;
     smtp_envelope_free(job->envelope);
     smtp_data_free(job->data);
     ph_delivery_free(job->delivery);
@@ -413,13 +414,14 @@ delivery_done(PhTask *task, PhDelivery *delivery, void *data)
 {
     ph_assert_on_reactor();
     SmtpSession *session = PH_CONTAINER_OF(task, SmtpSession, base.task);
-    DeliverJob *job = data;
+    (void)data;
+    DeliverJob *job = g_steal_pointer(&session->delivery);
     log_outcome(job, delivery);
     if (job->is_lmtp)
         answer_each(session, job, delivery);
     else
         answer_once(session, job, delivery);
-    deliver_job_free(job);
+    smtp_delivery_free(job);
 }
 
 /* A refusal of the whole message: once, or (LMTP) once for each recipient. */
@@ -448,7 +450,8 @@ prepare_done(PhTask *task, void *data)
         return;
     }
     *(DeliverJob **)data = NULL;
-    ph_delivery_submit(g_steal_pointer(&job->delivery), task, delivery_done, job);
+    session->delivery = job;
+    ph_delivery_submit(g_steal_pointer(&job->delivery), task, delivery_done, NULL);
 }
 
 static char *
@@ -484,13 +487,12 @@ deliver_job_new(SmtpSession *session)
     return job;
 }
 
-/* Until the delivery is queued the job belongs to the task, then to the delivery's callback. */
+/* Until the delivery is queued the job belongs to the task, then to the session: when that is gone, nobody calls back. */
 static void
 holder_free(void *data)
 {
     DeliverJob **holder = data;
-    if (*holder != NULL)
-        deliver_job_free(*holder);
+    smtp_delivery_free(*holder);
     g_free(holder);
 }
 
@@ -512,7 +514,7 @@ smtp_data_finish(SmtpSession *session)
         g_set_error(&job->data->error, PH_ERROR, PH_ERROR_DENIED, "lines of mail end with CR LF");
     if (job->data->error != NULL) {
         refuse_message(session, job->envelope, job->data->error);
-        deliver_job_free(job);
+        smtp_delivery_free(job);
         return;
     }
     DeliverJob **holder = g_new(DeliverJob *, 1);

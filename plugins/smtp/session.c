@@ -315,6 +315,7 @@ closed(PhSession *base, PhCloseReason reason)
     ph_timer_disarm(&session->delay);
     g_clear_pointer(&session->envelope, smtp_envelope_free);
     g_clear_pointer(&session->data, smtp_data_free);
+    g_clear_pointer(&session->delivery, smtp_delivery_free);
     g_clear_pointer(&session->identity, ph_identity_free);
     g_clear_pointer(&session->sasl, ph_sasl_free);
     g_free(session->helo);

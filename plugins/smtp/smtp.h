@@ -92,6 +92,7 @@ typedef struct SmtpSession {
     PhSasl *sasl;
     SmtpEnvelope *envelope;
     SmtpData *data;
+    struct DeliverJob *delivery; /* waits for its commit */
     PhTimer delay; /* before `delayed` is sent */
     char *delayed;
 } SmtpSession;
@@ -172,6 +173,7 @@ PH_ON_REACTOR void smtp_data_finish(SmtpSession *session);
 SmtpEnvelope *smtp_envelope_new(PhPath *sender);
 void smtp_envelope_free(SmtpEnvelope *envelope);
 void smtp_data_free(SmtpData *data);
+void smtp_delivery_free(struct DeliverJob *delivery);
 /* Pure: unstuffs and finds the end (for tests and fuzzing). Appends to `out`. */
 bool smtp_data_decode(SmtpDot *dot, const uint8_t *bytes, size_t length, size_t *used_out,
     bool *lone_line_end_out, GByteArray *out);

@@ -1,4 +1,5 @@
 /* test-store-delivery.c - spool, frames, and deliveries by the committers */
+#include "runtime/reactor.h"
 #include "store/committer.h"
 #include "store/frames.h"
 
@@ -354,10 +355,7 @@ test_delivery_broken_one(void)
         ph_committers_submit(ph_delivery_ref(deliveries[i]));
     }
     for (int i = 0; i < COUNT; i++) {
-        for (int tries = 0;
-             tries < 3000 && !__atomic_load_n(&deliveries[i]->is_finished, __ATOMIC_ACQUIRE);
-             tries++)
-            g_usleep(10000);
+        g_assert_true(ph_delivery_wait_blocking(deliveries[i], test_deadline()));
         g_assert_true(ph_delivery_result(deliveries[i], 0)->delivered == (i != 5));
         ph_delivery_free(deliveries[i]);
     }
@@ -365,6 +363,81 @@ test_delivery_broken_one(void)
         test_database_ask_number(conninfo, "SELECT count(*) FROM mailbox_message"), ==, COUNT - 1);
     g_free(test_database_ask(conninfo, "ALTER TABLE message DROP CONSTRAINT broken"));
     g_clear_pointer(&lease, ph_lease_free);
+    test_store_close(conninfo);
+}
+
+/* -- from a reactor -------------------------------------------------------------------------------- */
+
+typedef struct Sending {
+    PhReactor *reactor;
+    PhTask task;
+    PhDelivery *delivery;
+    bool clear_at_once;
+    uint32_t uid;
+    int n_done;
+    int n_ended;
+} Sending;
+
+static void
+sending_done(PhTask *task, PhDelivery *delivery, void *data)
+{
+    ph_assert_on_reactor();
+    Sending *sending = data;
+    g_assert_true(task == &sending->task);
+    sending->uid = ph_delivery_result(delivery, 0)->uid;
+    ph_task_clear(&sending->task);
+    __atomic_store_n(&sending->n_done, 1, __ATOMIC_RELEASE);
+}
+
+static void
+sending_begin(void *data)
+{
+    ph_assert_on_reactor();
+    Sending *sending = data;
+    ph_task_init(&sending->task, sending->reactor);
+    ph_delivery_submit(g_steal_pointer(&sending->delivery), &sending->task, sending_done, sending);
+    if (!sending->clear_at_once)
+        return;
+    ph_task_clear(&sending->task);
+    __atomic_store_n(&sending->n_ended, 1, __ATOMIC_RELEASE);
+}
+
+static void
+wait_until(const int *flag)
+{
+    for (int i = 0; i < 1000 && __atomic_load_n(flag, __ATOMIC_ACQUIRE) == 0; i++)
+        g_usleep(10000);
+    g_assert_cmpint(__atomic_load_n(flag, __ATOMIC_ACQUIRE), ==, 1);
+}
+
+/* A task is told on its reactor; one that is gone by then is not, and its message is stored all the
+ * same. */
+static void
+test_delivery_submit(void)
+{
+    ph_assert_in_job();
+    char *conninfo = test_store_open(NULL);
+    g_autoptr(GError) error = NULL;
+    PhMailboxKey inbox = test_mailbox(test_account("alice"), "INBOX");
+    PhReactor *reactor = ph_reactor_new(0, &error);
+    g_assert_no_error(error);
+    ph_reactor_start(reactor);
+    Sending stays = { .reactor = reactor, .delivery = test_message(PH_DELIVERY_EACH, "stays") };
+    Sending goes = { .reactor = reactor,
+        .delivery = test_message(PH_DELIVERY_EACH, "goes"),
+        .clear_at_once = true };
+    test_target(stays.delivery, inbox);
+    test_target(goes.delivery, inbox);
+    ph_reactor_post(reactor, sending_begin, &goes);
+    wait_until(&goes.n_ended);
+    ph_reactor_post(reactor, sending_begin, &stays);
+    wait_until(&stays.n_done);
+    g_assert_cmpuint(stays.uid, ==, 2);
+    g_autoptr(PhMailbox) mailbox = test_mailbox_find(inbox.account_id, "INBOX");
+    g_assert_cmpuint(mailbox->n_messages, ==, 2);
+    g_assert_cmpint(goes.n_done, ==, 0);
+    ph_reactor_stop(reactor);
+    ph_reactor_free(reactor);
     test_store_close(conninfo);
 }
 
@@ -404,6 +477,7 @@ main(int argc, char **argv)
     g_test_add_func("/store/delivery/each", test_delivery_each);
     g_test_add_func("/store/delivery/flags-and-keywords", test_delivery_flags_and_keywords);
     g_test_add_func("/store/delivery/batches", test_delivery_batches);
+    g_test_add_func("/store/delivery/submit", test_delivery_submit);
     g_test_add_func("/store/delivery/broken-one", test_delivery_broken_one);
 #ifdef PH_TEST_POINTS
     g_test_add_data_func(
