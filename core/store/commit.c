@@ -114,24 +114,23 @@ work_clear(Work *work)
 /* $1..$3 say which message row is of which delivery; the rest is one element a delivery. */
 static const PhStatement insert_messages = {
     "commit-messages",
-    "INSERT INTO message (account_id, message_id, size_bytes, sent_us, frames, envelope, bodystructure, outline, headers,\n"
-    "                     message_id_hash, subject_hash, header_bytes, traits, preview)\n"
-    "SELECT c.account_id, c.message_id, d.size_bytes, d.sent_us, d.frames::integer[], d.envelope, d.bodystructure, d.outline,\n"
-    "       d.headers, d.message_id_hash, d.subject_hash, d.header_bytes, d.traits, d.preview\n"
-    "FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS c (account_id, message_id, place)\n"
-    "JOIN unnest($4::bigint[], $5::bigint[], $6::text[], $7::bytea[], $8::bytea[], $9::bytea[], $10::bytea[],\n"
-    "            $11::bytea[], $12::bytea[], $13::bigint[], $14::integer[], $15::text[]) WITH ORDINALITY\n"
-    "     AS d (size_bytes, sent_us, frames, envelope, bodystructure, outline, headers, message_id_hash, subject_hash,\n"
-    "           header_bytes, traits, preview, place) ON d.place = c.place\n"
+    "INSERT INTO message (account_id, message_id, size_bytes, sent_us, frames, envelope,\n"
+    "                     bodystructure, outline, headers, message_id_hash, subject_hash,\n"
+    "                     header_bytes, traits, preview)\n"
+    "SELECT c.account_id, c.message_id, ($4::bigint[])[c.place], ($5::bigint[])[c.place],\n"
+    "       ($6::text[])[c.place]::integer[], ($7::bytea[])[c.place], ($8::bytea[])[c.place],\n"
+    "       ($9::bytea[])[c.place], ($10::bytea[])[c.place], ($11::bytea[])[c.place],\n"
+    "       ($12::bytea[])[c.place], ($13::bigint[])[c.place], ($14::integer[])[c.place],\n"
+    "       ($15::text[])[c.place]\n"
+    "FROM unnest($1::bigint[], $2::bigint[], $3::integer[]) AS c (account_id, message_id, place)\n"
     "ON CONFLICT (account_id, message_id) DO NOTHING",
 };
 
 static const PhStatement insert_bodies = {
     "commit-bodies",
     "INSERT INTO blob (account_id, message_id, codec, place, data)\n"
-    "SELECT c.account_id, c.message_id, $5::smallint, 0, d.data\n"
-    "FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS c (account_id, message_id, place)\n"
-    "JOIN unnest($4::bytea[]) WITH ORDINALITY AS d (data, place) ON d.place = c.place\n"
+    "SELECT c.account_id, c.message_id, $5::smallint, 0, ($4::bytea[])[c.place]\n"
+    "FROM unnest($1::bigint[], $2::bigint[], $3::integer[]) AS c (account_id, message_id, place)\n"
     "ON CONFLICT (account_id, message_id) DO NOTHING",
 };
 
@@ -200,7 +199,7 @@ add_messages(Work *work, PhBatch *batch)
     static const PhSqlType types[PLACES + VALUES] = {
         PH_SQL_INT8,
         PH_SQL_INT8,
-        PH_SQL_INT8, /* places */
+        PH_SQL_INT4, /* places */
         PH_SQL_INT8,
         PH_SQL_INT8,
         PH_SQL_TEXT,
@@ -265,7 +264,7 @@ add_bodies(Work *work, PhBatch *batch)
 {
     PhSqlArray arrays[4];
     init_arrays(
-        arrays, (const PhSqlType[]){ PH_SQL_INT8, PH_SQL_INT8, PH_SQL_INT8, PH_SQL_BYTEA }, 4);
+        arrays, (const PhSqlType[]){ PH_SQL_INT8, PH_SQL_INT8, PH_SQL_INT4, PH_SQL_BYTEA }, 4);
     for (unsigned i = 0; i < work->count; i++) {
         const PhDelivery *delivery = work->deliveries[i];
         if (g_bytes_get_size(delivery->data) > ALONE_BYTES) {

@@ -150,10 +150,13 @@ ph_leases_status(PhStoreStatus *status)
 
 static const PhStatement set_up_session = {
     "set-up-session",
-    /* Every statement is a look-up by key: a plan made while a table was empty must not scan it
-     * later. */
+    /* Every statement looks up rows by key, few or many: nested loops over indexes are right for all
+     * of them. The planner, which cannot know how long an array will be, would read whole mailboxes
+     * for one flag (measured: 300 times slower with 100,000 messages). */
     "SELECT set_config('jit', 'off', false),\n"
     "       set_config('enable_seqscan', 'off', false),\n"
+    "       set_config('enable_hashjoin', 'off', false),\n"
+    "       set_config('enable_mergejoin', 'off', false),\n"
     "       set_config('statement_timeout', '120s', false),\n"
     "       set_config('idle_in_transaction_session_timeout', '60s', false),\n"
     "       set_config('search_path', 'public', false),\n"
