@@ -32,8 +32,8 @@ static struct {
     unsigned dropped;
     bool stopping;
     const char *program;
-    PhLogFormat format;
-    int level; /* read without the lock */
+    int format; /* these two are read without the lock */
+    int level;
 } writer = {.level = PH_LOG_NOTICE, .program = "posthouse", .mutex = {.rank = PH_LOCK_LOG}};
 
 static __thread const char *context;
@@ -110,7 +110,8 @@ format_line(PhLogLevel level, const char *event, const char *text)
 {
     GString *line = g_string_sized_new(160);
     const char *session = ph_log_context();
-    bool json = writer.format == PH_LOG_JSON;
+    PhLogFormat format = (PhLogFormat)__atomic_load_n(&writer.format, __ATOMIC_RELAXED);
+    bool json = format == PH_LOG_JSON;
     if (json) {
         g_string_append(line, "{\"time\":\"");
         append_time(line);
@@ -123,7 +124,7 @@ format_line(PhLogLevel level, const char *event, const char *text)
         g_string_append(line, "\"}\n");
         return g_string_free(line, FALSE);
     }
-    if (writer.format == PH_LOG_JOURNAL) {
+    if (format == PH_LOG_JOURNAL) {
         g_string_append_printf(line, "<%d>", level_rows[level].syslog);
     } else {
         append_time(line);
@@ -214,7 +215,7 @@ writer_main(void *data)
 void
 ph_log_set(PhLogFormat format, PhLogLevel level)
 {
-    writer.format = format;
+    __atomic_store_n(&writer.format, (int)format, __ATOMIC_RELAXED);
     __atomic_store_n(&writer.level, (int)level, __ATOMIC_RELAXED);
 }
 

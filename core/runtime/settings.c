@@ -515,8 +515,8 @@ ph_settings_publish(GPtrArray *values, int64_t node_id)
     ph_mutex_unlock(&registry.mutex);
     ph_settings_unref(old);
 
-    for (guint i = 0; i < values->len; i++) {
-        const PhSettingValue *value = values->pdata[i];
+    for (guint i = 0; i < published->values->len; i++) {
+        const PhSettingValue *value = published->values->pdata[i];
         g_autofree char *canonical = NULL;
         g_autoptr(GError) error = NULL;
         if (ph_settings_row(value->key) != NULL &&

@@ -31,9 +31,7 @@ static const PhStatement lock_states = {
 static const PhStatement measure = {
     "copy-measure",
     "SELECT count(*), coalesce(sum(m.size_bytes), 0)::bigint, coalesce(bit_or(m.keywords), 0)\n"
-    "FROM unnest($3::bigint[], $4::bigint[]) AS r (first_uid, last_uid)\n"
-    "JOIN mailbox_message m\n"
-    "  ON m.account_id = $1::bigint AND m.mailbox_id = $2::bigint AND m.uid BETWEEN r.first_uid AND r.last_uid",
+    "FROM " PH_SQL_MESSAGES_OF_SET("$2", "$3", "$4"),
 };
 
 static const PhStatement lock_usage = {
@@ -41,66 +39,68 @@ static const PhStatement lock_usage = {
     "SELECT bytes, messages, quota_bytes, quota_messages FROM usage WHERE account_id = $1::bigint FOR UPDATE",
 };
 
-/* $6 and $7: keyword bits of the source and what they are in the target. $8: first UID, $9: modseq
- * of the target. */
+/* $6 and $7: keyword bits of the source and what they are in the target. $8: first UID, $9: modseq of
+ * the target. */
 static const PhStatement copy_rows = {
     "copy-rows",
     "WITH source AS (\n"
-    "    SELECT m.uid AS old_uid, $8::bigint - 1 + row_number() OVER (ORDER BY m.uid) AS uid, m.message_id, m.flags,\n"
-    "           m.internal_date_us, m.size_bytes,\n"
+    "    SELECT m.uid AS old_uid, $8::bigint - 1 + row_number() OVER (ORDER BY m.uid) AS uid,\n"
+    "           m.message_id, m.flags, m.internal_date_us, m.size_bytes,\n"
     "           CASE WHEN m.keywords = 0 THEN 0 ELSE (\n"
     "               SELECT coalesce(bit_or(1::bigint << b.target), 0)\n"
     "               FROM unnest($6::integer[], $7::integer[]) AS b (source, target)\n"
     "               WHERE (m.keywords >> b.source) & 1 = 1\n"
     "           ) END AS keywords\n"
-    "    FROM unnest($4::bigint[], $5::bigint[]) AS r (first_uid, last_uid)\n"
-    "    JOIN mailbox_message m\n"
-    "      ON m.account_id = $1::bigint AND m.mailbox_id = $2::bigint AND m.uid BETWEEN r.first_uid AND r.last_uid\n"
-    "), put AS (\n"
-    "    INSERT INTO mailbox_message (account_id, mailbox_id, uid, message_id, modseq, keywords, internal_date_us, saved_us,\n"
-    "                                 size_bytes, flags)\n"
-    "    SELECT $1::bigint, $3::bigint, uid, message_id, $9::bigint, keywords, internal_date_us, $10::bigint, size_bytes, flags\n"
-    "    FROM source\n"
-    "), log AS (\n"
-    "    INSERT INTO mailbox_change (account_id, mailbox_id, modseq, kind, uids)\n"
-    "    SELECT $1::bigint, $3::bigint, $9::bigint, 1, ARRAY[min(uid), max(uid)] FROM source\n"
-    "), state AS (\n"
-    "    UPDATE mailbox_state s\n"
-    "    SET uid_next = s.uid_next + d.n, modseq = $9::bigint, n_messages = s.n_messages + d.n::integer,\n"
-    "        n_unseen = s.n_unseen + d.unseen::integer, n_deleted = s.n_deleted + d.deleted::integer,\n"
-    "        size_bytes = s.size_bytes + d.bytes\n"
-    "    FROM (\n"
-    "        SELECT count(*) AS n, count(*) FILTER (WHERE flags & 1 = 0) AS unseen,\n"
-    "               count(*) FILTER (WHERE flags & 8 <> 0) AS deleted, coalesce(sum(size_bytes), 0) AS bytes\n"
-    "        FROM source\n"
-    "    ) AS d\n"
-    "    WHERE s.account_id = $1::bigint AND s.mailbox_id = $3::bigint\n"
-    ")\n"
-    "SELECT uid, message_id, $9::bigint, keywords, internal_date_us, size_bytes, flags, old_uid FROM source ORDER BY uid",
+    "    FROM " PH_SQL_MESSAGES_OF_SET("$2", "$4",
+        "$5") "), put AS (\n"
+              "    INSERT INTO mailbox_message (account_id, mailbox_id, uid, message_id, modseq, keywords,\n"
+              "                                 internal_date_us, saved_us, size_bytes, flags)\n"
+              "    SELECT $1::bigint, $3::bigint, uid, message_id, $9::bigint, keywords, internal_date_us,\n"
+              "           $10::bigint, size_bytes, flags\n"
+              "    FROM source\n"
+              "), log AS (\n"
+              "    INSERT INTO mailbox_change (account_id, mailbox_id, modseq, kind, uids)\n"
+              "    SELECT $1::bigint, $3::bigint, $9::bigint, 1, ARRAY[min(uid), max(uid)] FROM source\n"
+              "), state AS (\n"
+              "    UPDATE mailbox_state s\n"
+              "    SET uid_next = s.uid_next + d.n, modseq = $9::bigint,\n"
+              "        n_messages = s.n_messages + d.n::integer, n_unseen = s.n_unseen + d.unseen::integer,\n"
+              "        n_deleted = s.n_deleted + d.deleted::integer, size_bytes = s.size_bytes + d.bytes\n"
+              "    FROM (\n"
+              "        SELECT count(*) AS n, count(*) FILTER (WHERE flags & 1 = 0) AS unseen,\n"
+              "               count(*) FILTER (WHERE flags & 8 <> 0) AS deleted,\n"
+              "               coalesce(sum(size_bytes), 0) AS bytes\n"
+              "        FROM source\n"
+              "    ) AS d\n"
+              "    WHERE s.account_id = $1::bigint AND s.mailbox_id = $3::bigint\n"
+              ")\n"
+              "SELECT uid, message_id, $9::bigint, keywords, internal_date_us, size_bytes, flags, old_uid\n"
+              "FROM source ORDER BY uid",
 };
 
 /* A move within a mailbox's own rows: those that were copied are below $6, the first new UID. */
 static const PhStatement take_away = {
     "copy-take-away",
     "WITH gone AS (\n"
-    "    DELETE FROM mailbox_message m\n"
-    "    USING unnest($3::bigint[], $4::bigint[]) AS r (first_uid, last_uid)\n"
-    "    WHERE m.account_id = $1::bigint AND m.mailbox_id = $2::bigint AND m.uid BETWEEN r.first_uid AND r.last_uid\n"
-    "      AND m.uid < $6::bigint\n"
-    "    RETURNING m.uid, m.flags, m.size_bytes\n"
-    "), log AS (\n"
-    "    INSERT INTO mailbox_change (account_id, mailbox_id, modseq, kind, uids)\n"
-    "    SELECT $1::bigint, $2::bigint, $5::bigint, 3, uid_runs(array_agg(uid)) FROM gone\n"
-    ")\n"
-    "UPDATE mailbox_state s\n"
-    "SET modseq = $5::bigint, n_messages = s.n_messages - d.n::integer, n_unseen = s.n_unseen - d.unseen::integer,\n"
-    "    n_deleted = s.n_deleted - d.deleted::integer, size_bytes = s.size_bytes - d.bytes\n"
-    "FROM (\n"
-    "    SELECT count(*) AS n, count(*) FILTER (WHERE flags & 1 = 0) AS unseen,\n"
-    "           count(*) FILTER (WHERE flags & 8 <> 0) AS deleted, coalesce(sum(size_bytes), 0) AS bytes\n"
-    "    FROM gone\n"
-    ") AS d\n"
-    "WHERE s.account_id = $1::bigint AND s.mailbox_id = $2::bigint",
+    "    DELETE FROM mailbox_message t\n"
+    "    USING " PH_SQL_MESSAGES_OF_SET("$2", "$3",
+        "$4") "    WHERE t.ctid = m.ctid AND m.uid < $6::bigint\n"
+              "    RETURNING t.uid, t.flags, t.size_bytes\n"
+              "), log AS (\n"
+              "    INSERT INTO mailbox_change (account_id, mailbox_id, modseq, kind, uids)\n"
+              "    SELECT $1::bigint, $2::bigint, $5::bigint, 3, uid_runs(array_agg(uid)) FROM gone\n"
+              ")\n"
+              "UPDATE mailbox_state s\n"
+              "SET modseq = $5::bigint, n_messages = s.n_messages - d.n::integer,\n"
+              "    n_unseen = s.n_unseen - d.unseen::integer, n_deleted = s.n_deleted - d.deleted::integer,\n"
+              "    size_bytes = s.size_bytes - d.bytes\n"
+              "FROM (\n"
+              "    SELECT count(*) AS n, count(*) FILTER (WHERE flags & 1 = 0) AS unseen,\n"
+              "           count(*) FILTER (WHERE flags & 8 <> 0) AS deleted,\n"
+              "           coalesce(sum(size_bytes), 0) AS bytes\n"
+              "    FROM gone\n"
+              ") AS d\n"
+              "WHERE s.account_id = $1::bigint AND s.mailbox_id = $2::bigint",
 };
 
 static const PhStatement add_usage = {

@@ -11,29 +11,35 @@
 
 /* -- expunge ----------------------------------------------------------------------------------- */
 
-/* 8 is \Deleted. The modseq is read in the statement, which runs after the lock. */
-#define EXPUNGE(from, condition) \
+/* 8 is \Deleted. The modseq is read in the statement, which runs after the lock. `which` deletes rows
+ * of mailbox_message as `t`. */
+#define EXPUNGE(which) \
     "WITH state AS (\n" \
     "    SELECT modseq + 1 AS modseq, uid_validity, uid_next FROM mailbox_state\n" \
     "    WHERE account_id = $1::bigint AND mailbox_id = $2::bigint\n" \
     "), gone AS (\n" \
-    "    DELETE FROM mailbox_message m\n" from \
-    "    WHERE m.account_id = $1::bigint AND m.mailbox_id = $2::bigint AND m.flags & 8 <> 0\n" condition \
-    "    RETURNING m.uid, m.message_id, m.flags, m.keywords, m.internal_date_us, m.size_bytes\n" \
+    "    DELETE FROM mailbox_message t\n" which \
+    "    RETURNING t.uid, t.message_id, t.flags, t.keywords, t.internal_date_us, t.size_bytes\n" \
     "), kept AS (\n" \
-    "    INSERT INTO expunged (account_id, mailbox_id, uid, message_id, flags, keywords, internal_date_us, size_bytes, mailbox_name)\n" \
-    "    SELECT $1::bigint, $2::bigint, g.uid, g.message_id, g.flags, g.keywords, g.internal_date_us, g.size_bytes, b.name\n" \
+    "    INSERT INTO expunged (account_id, mailbox_id, uid, message_id, flags, keywords,\n" \
+    "                          internal_date_us, size_bytes, mailbox_name)\n" \
+    "    SELECT $1::bigint, $2::bigint, g.uid, g.message_id, g.flags, g.keywords,\n" \
+    "           g.internal_date_us, g.size_bytes, b.name\n" \
     "    FROM gone g\n" \
     "    JOIN mailbox b ON b.account_id = $1::bigint AND b.mailbox_id = $2::bigint\n" \
     "), log AS (\n" \
     "    INSERT INTO mailbox_change (account_id, mailbox_id, modseq, kind, uids)\n" \
-    "    SELECT $1::bigint, $2::bigint, (SELECT modseq FROM state), 3, uid_runs(array_agg(uid)) FROM gone HAVING count(*) > 0\n" \
+    "    SELECT $1::bigint, $2::bigint, (SELECT modseq FROM state), 3, uid_runs(array_agg(uid))\n" \
+    "    FROM gone HAVING count(*) > 0\n" \
     "), sums AS (\n" \
-    "    SELECT count(*) AS n, count(*) FILTER (WHERE flags & 1 = 0) AS unseen, coalesce(sum(size_bytes), 0) AS bytes FROM gone\n" \
+    "    SELECT count(*) AS n, count(*) FILTER (WHERE flags & 1 = 0) AS unseen,\n" \
+    "           coalesce(sum(size_bytes), 0) AS bytes\n" \
+    "    FROM gone\n" \
     "), counted AS (\n" \
     "    UPDATE mailbox_state s\n" \
-    "    SET modseq = s.modseq + 1, n_messages = s.n_messages - d.n::integer, n_unseen = s.n_unseen - d.unseen::integer,\n" \
-    "        n_deleted = s.n_deleted - d.n::integer, size_bytes = s.size_bytes - d.bytes\n" \
+    "    SET modseq = s.modseq + 1, n_messages = s.n_messages - d.n::integer,\n" \
+    "        n_unseen = s.n_unseen - d.unseen::integer, n_deleted = s.n_deleted - d.n::integer,\n" \
+    "        size_bytes = s.size_bytes - d.bytes\n" \
     "    FROM sums d\n" \
     "    WHERE s.account_id = $1::bigint AND s.mailbox_id = $2::bigint AND d.n > 0\n" \
     "), used AS (\n" \
@@ -43,12 +49,16 @@
     ")\n" \
     "SELECT g.uid, s.modseq, s.uid_validity, s.uid_next FROM gone g, state s ORDER BY g.uid"
 
-static const PhStatement expunge_all = { "expunge-all", EXPUNGE("", "") };
+static const PhStatement expunge_all = {
+    "expunge-all",
+    EXPUNGE(
+        "    WHERE t.account_id = $1::bigint AND t.mailbox_id = $2::bigint AND t.flags & 8 <> 0\n"),
+};
 
 static const PhStatement expunge_set = {
     "expunge-set",
-    EXPUNGE("    USING unnest($3::bigint[], $4::bigint[]) AS r (first_uid, last_uid)\n",
-        "      AND m.uid BETWEEN r.first_uid AND r.last_uid\n"),
+    EXPUNGE("    USING " PH_SQL_MESSAGES_OF_SET("$2", "$3", "$4") //
+        "    WHERE t.ctid = m.ctid AND m.flags & 8 <> 0\n"),
 };
 
 PH_IN_JOB static void

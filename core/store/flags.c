@@ -30,46 +30,44 @@ static const PhStatement add_keywords = {
 static const PhStatement find_modified = {
     "flags-modified",
     "SELECT m.uid\n"
-    "FROM unnest($3::bigint[], $4::bigint[]) AS r (first_uid, last_uid)\n"
-    "JOIN mailbox_message m\n"
-    "  ON m.account_id = $1::bigint AND m.mailbox_id = $2::bigint AND m.uid BETWEEN r.first_uid AND r.last_uid\n"
-    "WHERE m.modseq > $5::bigint\n"
-    "ORDER BY m.uid",
+    "FROM " PH_SQL_MESSAGES_OF_SET("$2", "$3", "$4") "WHERE m.modseq > $5::bigint\n"
+                                                     "ORDER BY m.uid",
 };
 
-/* $6 clears and $7 sets flags, $8 and $9 keywords; $10 is the new modseq. 1 is \Seen, 8 is
- * \Deleted. */
+/* $6 clears and $7 sets flags, $8 and $9 keywords; $10 is the new modseq. 1 is \Seen, 8 is \Deleted.
+ * Under the state row's lock nobody moves a row, so that ctid finds it again. */
 static const PhStatement change = {
     "flags-change",
     "WITH changed AS (\n"
-    "    UPDATE mailbox_message m\n"
-    "    SET flags = n.flags, keywords = n.keywords, modseq = $10::bigint\n"
+    "    UPDATE mailbox_message t\n"
+    "    SET flags = n.new_flags, keywords = n.new_keywords, modseq = $10::bigint\n"
     "    FROM (\n"
-    "        SELECT o.uid, o.flags AS old_flags, (o.flags & ~$6::integer) | $7::integer AS flags,\n"
-    "               (o.keywords & ~$8::bigint) | $9::bigint AS keywords\n"
-    "        FROM unnest($3::bigint[], $4::bigint[]) AS r (first_uid, last_uid)\n"
-    "        JOIN mailbox_message o\n"
-    "          ON o.account_id = $1::bigint AND o.mailbox_id = $2::bigint AND o.uid BETWEEN r.first_uid AND r.last_uid\n"
-    "        WHERE o.modseq <= $5::bigint\n"
-    "          AND ((o.flags & ~$6::integer) | $7::integer <> o.flags\n"
-    "               OR (o.keywords & ~$8::bigint) | $9::bigint <> o.keywords)\n"
-    "    ) AS n\n"
-    "    WHERE m.account_id = $1::bigint AND m.mailbox_id = $2::bigint AND m.uid = n.uid\n"
-    "    RETURNING m.uid, m.message_id, m.modseq, m.keywords, m.internal_date_us, m.size_bytes, m.flags, n.old_flags\n"
-    "), log AS (\n"
-    "    INSERT INTO mailbox_change (account_id, mailbox_id, modseq, kind, uids)\n"
-    "    SELECT $1::bigint, $2::bigint, $10::bigint, 2, uid_runs(array_agg(uid)) FROM changed HAVING count(*) > 0\n"
-    "), state AS (\n"
-    "    UPDATE mailbox_state s\n"
-    "    SET modseq = $10::bigint, n_unseen = s.n_unseen + d.unseen, n_deleted = s.n_deleted + d.deleted\n"
-    "    FROM (\n"
-    "        SELECT count(*) AS n, coalesce(sum((old_flags & 1) - (flags & 1)), 0)::integer AS unseen,\n"
-    "               coalesce(sum(((flags & 8) - (old_flags & 8)) / 8), 0)::integer AS deleted\n"
-    "        FROM changed\n"
-    "    ) AS d\n"
-    "    WHERE s.account_id = $1::bigint AND s.mailbox_id = $2::bigint AND d.n > 0\n"
-    ")\n"
-    "SELECT " PH_VIEW_COLUMNS " FROM changed ORDER BY uid",
+    "        SELECT m.ctid, m.flags, (m.flags & ~$6::integer) | $7::integer AS new_flags,\n"
+    "               (m.keywords & ~$8::bigint) | $9::bigint AS new_keywords\n"
+    "        FROM " PH_SQL_MESSAGES_OF_SET("$2", "$3",
+        "$4") "        WHERE m.modseq <= $5::bigint\n"
+              "          AND ((m.flags & ~$6::integer) | $7::integer <> m.flags\n"
+              "               OR (m.keywords & ~$8::bigint) | $9::bigint <> m.keywords)\n"
+              "    ) AS n\n"
+              "    WHERE t.ctid = n.ctid\n"
+              "    RETURNING t.uid, t.message_id, t.modseq, t.keywords, t.internal_date_us, t.size_bytes,\n"
+              "              t.flags, n.flags AS old_flags\n"
+              "), log AS (\n"
+              "    INSERT INTO mailbox_change (account_id, mailbox_id, modseq, kind, uids)\n"
+              "    SELECT $1::bigint, $2::bigint, $10::bigint, 2, uid_runs(array_agg(uid))\n"
+              "    FROM changed HAVING count(*) > 0\n"
+              "), state AS (\n"
+              "    UPDATE mailbox_state s\n"
+              "    SET modseq = $10::bigint, n_unseen = s.n_unseen + d.unseen,\n"
+              "        n_deleted = s.n_deleted + d.deleted\n"
+              "    FROM (\n"
+              "        SELECT count(*) AS n, coalesce(sum((old_flags & 1) - (flags & 1)), 0)::integer AS unseen,\n"
+              "               coalesce(sum(((flags & 8) - (old_flags & 8)) / 8), 0)::integer AS deleted\n"
+              "        FROM changed\n"
+              "    ) AS d\n"
+              "    WHERE s.account_id = $1::bigint AND s.mailbox_id = $2::bigint AND d.n > 0\n"
+              ")\n"
+              "SELECT " PH_VIEW_COLUMNS " FROM changed ORDER BY uid",
 };
 
 void

@@ -92,6 +92,17 @@ bool ph_keyword_is_known(const GPtrArray *keywords, const char *name);
 
 /* -- pieces of changes (flags.c) --------------------------------------------------------------- */
 
+/* FROM items: the messages of a set of UIDs ($first and $last are parameters), as `m`. Range by range,
+ * whatever the planner believes: LATERAL and OFFSET 0 leave it no other way. */
+#define PH_SQL_MESSAGES_OF_SET(mailbox, first, last) \
+    "unnest(" first "::bigint[], " last "::bigint[]) AS r (first_uid, last_uid)\n" \
+    "CROSS JOIN LATERAL (\n" \
+    "    SELECT o.ctid, o.* FROM mailbox_message o\n" \
+    "    WHERE o.account_id = $1::bigint AND o.mailbox_id = " mailbox "::bigint\n" \
+    "      AND o.uid BETWEEN r.first_uid AND r.last_uid\n" \
+    "    OFFSET 0\n" \
+    ") AS m\n"
+
 /* Locks the state row: uid_validity, uid_next, modseq. */
 extern const PhStatement ph_sql_lock_state;
 /* bit, name */

@@ -291,11 +291,8 @@ static const PhStatement read_page = {
 
 static const PhStatement read_rows = {
     "view-rows",
-    "SELECT m.uid, m.message_id, m.modseq, m.keywords, m.internal_date_us, m.size_bytes, m.flags\n"
-    "FROM unnest($3::bigint[], $4::bigint[]) AS r (first_uid, last_uid)\n"
-    "JOIN mailbox_message m\n"
-    "  ON m.account_id = $1::bigint AND m.mailbox_id = $2::bigint AND m.uid BETWEEN r.first_uid AND r.last_uid\n"
-    "ORDER BY m.uid",
+    "SELECT " PH_VIEW_COLUMNS "\n"
+    "FROM " PH_SQL_MESSAGES_OF_SET("$2", "$3", "$4") "ORDER BY uid",
 };
 
 PH_IN_JOB static GArray *

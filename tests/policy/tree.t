@@ -50,6 +50,9 @@ for my $rule (@rules) {
     ok(!@found, $rule->[1]) or diag(join "\n", @found);
 }
 
+my @not_executable = grep { /\.t$/ && !-x $_ } @files;
+is("@not_executable", '', 'prove can run each test');
+
 SKIP: {
     skip 'no docs/architecture.md', 2 unless open my $in, '<', 'docs/architecture.md';
     # The map: lines indented by four or more, "name/" then what it is; two more for a folder inside.
