@@ -266,7 +266,8 @@ start(Daemon *daemon, GError **error)
     ph_settings_declare(ph_listener_settings);
     ph_settings_declare(ph_identity_settings);
     if (!ph_process_lock(lock, 2000, error) ||
-        !ph_settings_sync_init(daemon->config->state, error) || !start_store(daemon, error))
+        !ph_settings_sync_init(
+            daemon->config->state, daemon->config->node_name, error) || !start_store(daemon, error))
         return false;
     start_tls(daemon);
     ph_pool_start(0);

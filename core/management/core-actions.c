@@ -15,7 +15,9 @@
 #include "store/store.h"
 
 #include <config.h>
+#include <malloc.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { LIST_LIMIT = 100, LIST_LIMIT_MAX = 1000 };
 
@@ -463,20 +465,27 @@ choose_scope(PhActionCall *call, ScopeChoice *choice, GError **error)
             .domain_id = account->domain_id,
             .account_id = account->id};
     } else if (node) {
-        PhStoreStatus status;
-        ph_store_status(&status);
-        *choice = (ScopeChoice){.scope = PH_SCOPE_NODE, .id = status.node_id};
+        *choice = (ScopeChoice){.scope = PH_SCOPE_NODE, .id = PH_SETTINGS_THIS_NODE};
     }
     return true;
+}
+
+/* As it stands in the rows. */
+static char *
+scope_id_text(const ScopeChoice *choice)
+{
+    if (choice->scope == PH_SCOPE_GLOBAL)
+        return g_strdup("");
+    if (choice->scope == PH_SCOPE_NODE)
+        return g_strdup(ph_settings_node_name());
+    return g_strdup_printf("%" G_GINT64_FORMAT, choice->id);
 }
 
 PH_IN_JOB static bool
 change_setting(PhActionCall *call, const char *key, const ScopeChoice *choice, const char *value,
     GError **error)
 {
-    g_autofree char *id =
-        choice->scope == PH_SCOPE_GLOBAL ? g_strdup("")
-                                         : g_strdup_printf("%" G_GINT64_FORMAT, choice->id);
+    g_autofree char *id = scope_id_text(choice);
     const PhSettingChange change = {
         .key = key,
         .scope_kind = (int)choice->scope,
@@ -726,6 +735,20 @@ answer_plugins(PhActionCall *call)
     }
 }
 
+/* What the allocator has given out and not got back, and what the kernel counts as resident. */
+static void
+answer_memory(PhActionCall *call)
+{
+    struct mallinfo2 heap = mallinfo2();
+    ph_answer_int(call, "heap_bytes", (int64_t)(heap.uordblks + heap.hblkhd));
+    g_autofree char *text = NULL;
+    if (!g_file_get_contents("/proc/self/statm", &text, NULL, NULL))
+        return;
+    const char *resident = strchr(text, ' ');
+    if (resident != NULL)
+        ph_answer_int(call, "resident_bytes", g_ascii_strtoll(resident, NULL, 10) * sysconf(_SC_PAGESIZE));
+}
+
 static bool
 status(PhActionCall *call, GError **error)
 {
@@ -744,6 +767,7 @@ status(PhActionCall *call, GError **error)
     ph_answer_int(call, "connections", ph_connection_count());
     ph_answer_int(call, "delivered", (int64_t)store.n_delivered);
     ph_answer_int(call, "open_mailboxes", store.n_views);
+    answer_memory(call);
     answer_plugins(call);
     ph_plugins_each_service(answer_service, call);
     answer_lanes(call);

@@ -5,22 +5,38 @@
 #include "runtime/settings.h"
 #include "store/store.h"
 
-#include <stdlib.h>
+#include <string.h>
 
 static struct {
     GMutex mutex;
     char *cache_path;
     PhSecret *key;
-    int64_t node_id;
+    char *node_name;
 } sync_state;
 
+const char *
+ph_settings_node_name(void)
+{
+    return sync_state.node_name;
+}
+
 bool
-ph_settings_sync_init(const char *state, GError **error)
+ph_settings_sync_init(const char *state, const char *node_name, GError **error)
 {
     g_autofree char *key_path = g_build_filename(state, "secret.key", NULL);
     sync_state.key = ph_secret_key_load(key_path, error);
+    sync_state.node_name = g_strdup(node_name);
     sync_state.cache_path = g_build_filename(state, "settings.cache", NULL);
     return sync_state.key != NULL;
+}
+
+/* 0 for another node: a scope that is nobody's here. */
+static int64_t
+scope_id_of(const PhStoredSetting *row)
+{
+    if (row->scope_kind == PH_SCOPE_NODE)
+        return strcmp(row->scope_id, sync_state.node_name) == 0 ? PH_SETTINGS_THIS_NODE : 0;
+    return g_ascii_strtoll(row->scope_id, NULL, 10);
 }
 
 static PhSettingValue *
@@ -30,7 +46,7 @@ value_of(const PhStoredSetting *row)
     *value = (PhSettingValue){
         .key = g_strdup(row->key),
         .scope = (PhScope)row->scope_kind,
-        .scope_id = g_ascii_strtoll(row->scope_id, NULL, 10),
+        .scope_id = scope_id_of(row),
         .value = g_strdup(row->value),
     };
     return value;
@@ -46,9 +62,7 @@ load_and_publish(int64_t deadline_us, GError **error)
     GPtrArray *values = g_ptr_array_new_with_free_func((GDestroyNotify)ph_setting_value_free);
     for (guint i = 0; i < rows->len; i++)
         g_ptr_array_add(values, value_of(rows->pdata[i]));
-    PhStoreStatus status;
-    ph_store_status(&status);
-    ph_settings_publish(values, status.node_id);
+    ph_settings_publish(values, PH_SETTINGS_THIS_NODE);
     g_autoptr(GError) cause = NULL;
     if (!ph_settings_cache_write(sync_state.cache_path, sync_state.key, &cause))
         ph_log(PH_LOG_WARNING, "settings.not-cached", "%s", cause->message);
@@ -72,6 +86,6 @@ ph_settings_sync_from_cache(GError **error)
     GPtrArray *values = ph_settings_cache_read(sync_state.cache_path, sync_state.key, error);
     if (values == NULL)
         return false;
-    ph_settings_publish(values, 0);
+    ph_settings_publish(values, PH_SETTINGS_THIS_NODE);
     return true;
 }

@@ -54,5 +54,7 @@ PH_API void ph_delivery_submit(PhDelivery *delivery, PhTask *task, PhDeliveryDon
 PH_API unsigned ph_delivery_target_count(const PhDelivery *delivery);
 /* In `done` only. */
 PH_API const PhDeliveryResult *ph_delivery_result(const PhDelivery *delivery, unsigned index);
-/* For jobs and tools that may wait (imports, tests): submits and waits for the commit. */
+/* For jobs and tools that may wait (imports, tests): submits and waits for the commit. The delivery stays the caller's,
+ * who may ask for the results afterwards. False with the first refusal; TEMPORARY when the deadline passed first (the
+ * delivery then goes on). */
 PH_API PH_IN_JOB bool ph_delivery_run_blocking(PhDelivery *delivery, int64_t deadline_us, GError **error);

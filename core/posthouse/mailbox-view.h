@@ -36,8 +36,7 @@ PH_API uint32_t ph_view_uid_validity(const PhView *view);
 PH_API uint32_t ph_view_uid_next(const PhView *view);
 PH_API int64_t ph_view_highest_modseq(const PhView *view);
 PH_API size_t ph_view_unseen(const PhView *view);
-/* UIDs from here on had not been seen by any session when this version's mailbox was opened by this one:
- * what IMAP calls \Recent is told apart by the caller with it. */
+/* How many bits have a name; the bits need not be adjacent. */
 PH_API size_t ph_view_keyword_count(const PhView *view);
 /* The name of a bit; null when unused. */
 PH_API const char *ph_view_keyword(const PhView *view, unsigned bit);

@@ -75,6 +75,7 @@ struct PhConnection {
 
     bool readable;
     bool writable;
+    bool hung_up; /* the end of the peer's bytes is in the socket, or an error */
     bool paused;
     bool input_again; /* unconsumed bytes may be shown again */
     bool running;
@@ -373,8 +374,9 @@ read_some(PhConnection *connection, uint8_t *buffer, size_t size, size_t *length
     }
     ssize_t n = recv(connection->source.fd, buffer, size, 0);
     if (n > 0) {
-        /* Fewer bytes than asked for: the socket is empty, and news makes a new event. */
-        if ((size_t)n < size)
+        /* Fewer bytes than asked for: the socket is empty, and news makes a new event. An end that is there already made
+         * its event, and must be read. */
+        if ((size_t)n < size && !connection->hung_up)
             connection->readable = false;
         *length_out = (size_t)n;
         return READ_GOT;
@@ -748,7 +750,9 @@ begin_handshake(PhConnection *connection)
     }
     connection->state = STATE_HANDSHAKE;
     connection->readable = connection->writable = true;
-    ph_timer_arm_ms(&connection->life_timer, connection->reactor, HANDSHAKE_TIMEOUT_MS);
+    /* An outgoing connection's own deadline covers its first handshake, and runs already. */
+    if (connection->service != NULL || connection->opened)
+        ph_timer_arm_ms(&connection->life_timer, connection->reactor, HANDSHAKE_TIMEOUT_MS);
 }
 
 static PH_ON_REACTOR void
@@ -966,6 +970,8 @@ ready(PhSource *source, uint32_t events)
     PhConnection *connection = (PhConnection *)source;
     if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
         connection->readable = true;
+    if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+        connection->hung_up = true;
     if (events & (EPOLLOUT | EPOLLHUP | EPOLLERR))
         connection->writable = true;
     connection_run(connection);

@@ -239,6 +239,18 @@ answer_question(Keeper *keeper)
 
 /* -- children --------------------------------------------------------------------------------------------------------- */
 
+/* Tests run the daemon inside another program (valgrind); nobody else does. */
+static char **
+daemon_wrapper(void)
+{
+#ifdef PH_TEST_POINTS
+    const char *wrapper = g_getenv("POSTHOUSE_DAEMON_WRAPPER");
+    if (wrapper != NULL)
+        return g_strsplit(wrapper, " ", -1);
+#endif
+    return g_new0(char *, 1);
+}
+
 static pid_t
 spawn_daemon(Keeper *keeper, GError **error)
 {
@@ -251,9 +263,16 @@ spawn_daemon(Keeper *keeper, GError **error)
         g_set_error(error, PH_ERROR, PH_ERROR_TEMPORARY, "make a channel: %s", g_strerror(errno));
         return -1;
     }
-    const char *const argv[] = {keeper->program, "daemon", "--config", keeper->config->path,
-        "--state", keeper->config->state, NULL};
-    PhSpawn spawn = {.argv = argv, .uid = uid, .gid = gid, .channel_fd = pair[1]};
+    g_autoptr(GPtrArray) argv = g_ptr_array_new();
+    g_auto(GStrv) wrapper = daemon_wrapper();
+    for (char **word = wrapper; *word != NULL; word++)
+        g_ptr_array_add(argv, *word);
+    const char *const words[] = {
+        keeper->program, "daemon", "--config", keeper->config->path, "--state", keeper->config->state, NULL};
+    for (size_t i = 0; i < G_N_ELEMENTS(words); i++)
+        g_ptr_array_add(argv, (gpointer)(uintptr_t)words[i]);
+    PhSpawn spawn = {
+        .argv = (const char *const *)argv->pdata, .uid = uid, .gid = gid, .channel_fd = pair[1]};
     pid_t pid = ph_process_spawn(&spawn, error);
     close(pair[1]);
     close_channel(keeper);

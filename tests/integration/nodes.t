@@ -67,6 +67,14 @@ for my $server ($one, $two) {
 $one->set('server.message.max_bytes', '2M');
 ok(Posthouse::wait_until(3, sub { $two->cli_ok('config', 'get', 'server.message.max_bytes') =~ /^value +2097152$/m }),
     'a setting made on one holds on the other');
+$two->set('identity.plaintext.allow_loopback', 'on', '--node');
+like($two->cli_ok('config', 'get', 'identity.plaintext.allow_loopback', '--node'), qr/^value +true$/m, 'a setting of one node');
+like($one->cli_ok('config', 'get', 'identity.plaintext.allow_loopback', '--node'), qr/^value +false$/m, 'is not that of the other');
+my $daemon = $two->kill9('daemon');
+$two->wait_for_new('daemon', $daemon);
+$two->wait_ready;
+like($two->cli_ok('config', 'get', 'identity.plaintext.allow_loopback'), qr/^value +true$/m, 'and outlives a crash');
+$second = $two->imap(login => 'alice');
 $one->cli_ok([qw(user passwd bob@example.test --password-stdin)], "another-horse-8\n");
 ok(!eval { $two->imap(login => 'bob'); 1 }, 'an old password ends on the other at once');
 ok(eval { $two->imap(login => 'bob', password => 'another-horse-8'); 1 }, 'and the new one holds');

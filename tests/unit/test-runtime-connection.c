@@ -554,6 +554,20 @@ test_end_half_close(void)
     expect_closed(PH_CLOSE_PEER);
 }
 
+/* The last bytes and the end come in one event: both are seen. */
+static void
+test_end_at_once(void)
+{
+    for (int i = 0; i < 50; i++) {
+        g_autoptr(TestClient) client = plain_client();
+        test_client_puts(client, "echo a\n");
+        test_client_shutdown(client);
+        test_client_expect(client, "a");
+        g_assert_true(test_client_is_closed(client));
+        expect_closed(PH_CLOSE_PEER);
+    }
+}
+
 static void
 test_end_ended(void)
 {
@@ -1181,6 +1195,7 @@ main(int argc, char **argv)
     g_test_add_func("/connection/end/flush", test_end_flush);
     g_test_add_func("/connection/end/abort", test_end_abort);
     g_test_add_func("/connection/end/half-close", test_end_half_close);
+    g_test_add_func("/connection/end/at-once", test_end_at_once);
     g_test_add_func("/connection/end/ended", test_end_ended);
     g_test_add_func("/connection/end/reset", test_end_reset);
     g_test_add_func("/connection/end/in-job", test_end_in_job);
