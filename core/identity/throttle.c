@@ -112,8 +112,9 @@ ph_throttle_is_closed(const char *address, const char *login, int64_t now_us,
     g_autofree char *network = network_of(address);
     g_autofree char *pair = pair_key(network, login);
     ph_mutex_lock(&table.mutex);
-    bool closed = lookup_locked(network, now_us) >= address_limit ||
-                  lookup_locked(pair, now_us) >= login_limit;
+    /* Scores have always cooled a little: rounded, three failures in a minute are three. */
+    bool closed = lookup_locked(network, now_us) + 0.5 >= address_limit ||
+                  lookup_locked(pair, now_us) + 0.5 >= login_limit;
     ph_mutex_unlock(&table.mutex);
     return closed;
 }

@@ -4,6 +4,7 @@
 #include "management/actions.h"
 #include "management/settings-sync.h"
 #include "posthouse/account.h"
+#include "posthouse/mailbox.h"
 #include "posthouse/metrics.h"
 #include "runtime/connection.h"
 #include "runtime/keeper-channel.h"
@@ -193,6 +194,13 @@ user_activate(PhActionCall *call, GError **error)
 }
 
 static bool
+user_erase(PhActionCall *call, GError **error)
+{
+    ph_assert_in_job();
+    return set_state(call, PH_ACCOUNT_ERASED, error);
+}
+
+static bool
 user_quota(PhActionCall *call, GError **error)
 {
     ph_assert_in_job();
@@ -237,6 +245,57 @@ user_passwd(PhActionCall *call, GError **error)
     return hash_given(call, &verifier, error) &&
            ph_password_set_blocking(
                ph_action_text(call, "login"), verifier, ph_action_deadline_us(call), error);
+}
+
+/* -- deleted mail ------------------------------------------------------------------------------------------------------ */
+
+static const PhArgumentRow deleted_list_arguments[] = {
+    {"address", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL,
+        "the mail address"},
+    {"after", PH_ARGUMENT_TEXT, 0, "go on behind this, as the last answer said"},
+    {"limit", PH_ARGUMENT_INT, 0, "items at most, 1 to 1000 (100)"},
+    {0},
+};
+
+static const PhArgumentRow deleted_restore_arguments[] = {
+    {"address", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL,
+        "the mail address"},
+    {"message", PH_ARGUMENT_INT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL, "as the list says"},
+    {0},
+};
+
+static bool
+deleted_list(PhActionCall *call, GError **error)
+{
+    ph_assert_in_job();
+    g_autoptr(PhAccount) account = ph_account_find_blocking(
+        ph_action_text(call, "address"), ph_action_deadline_us(call), error);
+    g_autoptr(PhPage) page =
+        account != NULL ? ph_expunged_list_blocking(account->id, ph_action_text(call, "after"),
+                              limit_of(call), ph_action_deadline_us(call), error)
+                        : NULL;
+    if (page == NULL)
+        return false;
+    for (guint i = 0; i < page->items->len; i++) {
+        const PhExpunged *expunged = page->items->pdata[i];
+        ph_answer_item(call);
+        ph_answer_int(call, "message", expunged->message_id);
+        ph_answer_text(call, "mailbox", expunged->mailbox_name);
+        ph_answer_int(call, "bytes", expunged->size_bytes);
+        ph_answer_time(call, "deleted", expunged->expunged_us);
+    }
+    ph_answer_next(call, page->next);
+    return true;
+}
+
+static bool
+deleted_restore(PhActionCall *call, GError **error)
+{
+    ph_assert_in_job();
+    g_autoptr(PhAccount) account = ph_account_find_blocking(
+        ph_action_text(call, "address"), ph_action_deadline_us(call), error);
+    return account != NULL && ph_expunged_restore_blocking(account->id,
+                                  ph_action_int(call, "message", 0), ph_action_deadline_us(call), error);
 }
 
 /* -- app passwords -------------------------------------------------------------------------------------------------- */
@@ -839,11 +898,14 @@ const PhActionRow ph_core_actions[] = {
     {"domain.list", PH_ROLE_OPERATOR, 0, list_arguments, domain_list, "the domains"},
     {"user.add", PH_ROLE_OPERATOR, PH_ACTION_CHANGES, user_add_arguments, user_add, "make an account"},
     {"user.remove", PH_ROLE_OPERATOR, PH_ACTION_CHANGES, address_arguments, user_remove, "close an account; its data is kept for the closing time"},
+    {"user.erase", PH_ROLE_OPERATOR, PH_ACTION_CHANGES, address_arguments, user_erase, "erase the data of a closed account at once, for good"},
     {"user.suspend", PH_ROLE_OPERATOR, PH_ACTION_CHANGES, address_arguments, user_suspend, "let an account receive, but not log in"},
     {"user.activate", PH_ROLE_OPERATOR, PH_ACTION_CHANGES, address_arguments, user_activate, "open a suspended or closing account again"},
     {"user.quota", PH_ROLE_OPERATOR, PH_ACTION_CHANGES, quota_arguments, user_quota, "limit what an account may hold"},
     {"user.list", PH_ROLE_OPERATOR, 0, user_list_arguments, user_list, "the accounts"},
     {"user.passwd", PH_ROLE_OPERATOR, PH_ACTION_CHANGES, passwd_arguments, user_passwd, "set a password"},
+    {"deleted.list", PH_ROLE_OPERATOR, 0, deleted_list_arguments, deleted_list, "mail of an account that was deleted and can be brought back"},
+    {"deleted.restore", PH_ROLE_OPERATOR, PH_ACTION_CHANGES, deleted_restore_arguments, deleted_restore, "bring one back into its mailbox"},
     {"app-password.add", PH_ROLE_OPERATOR, PH_ACTION_CHANGES, app_add_arguments, app_password_add, "make a password for one device; it is shown once"},
     {"app-password.remove", PH_ROLE_OPERATOR, PH_ACTION_CHANGES, app_remove_arguments, app_password_remove, "end one"},
     {"app-password.list", PH_ROLE_OPERATOR, 0, address_arguments, app_password_list, "those of an account"},
