@@ -6,13 +6,15 @@
 #include "search.h"
 
 #include "posthouse/message-header.h"
+#include "posthouse/message-imap.h"
 #include "posthouse/message-outline.h"
 
 #include <string.h>
 
 enum {
     ROWS_PER_SLICE = 100000,
-    LOADS_PER_SLICE = 200, /* messages that the store was asked for */
+    ROWS_PER_LOAD = 100,   /* messages that the store is asked for at once */
+    LOADS_PER_SLICE = 200, /* headers and bodies that were read */
     PART_TEXT_MAX_BYTES = 8 * 1024 * 1024,
 };
 
@@ -20,6 +22,7 @@ typedef struct SearchJob {
     int64_t account_id;
     PhView *view;
     ImapSearchNode *root;
+    GPtrArray *names; /* of the headers that the program looks at */
     uint32_t first_recent;
     bool is_uid;
     size_t at;          /* the cursor: the next row */
@@ -33,6 +36,7 @@ search_job_free(void *data)
 {
     SearchJob *job = data;
     ph_view_unref(job->view);
+    g_ptr_array_unref(job->names);
     imap_search_node_free(job->root);
     g_string_free(job->line, TRUE);
     g_clear_error(&job->error);
@@ -134,17 +138,27 @@ outline_of(const PhMessageMeta *meta)
     return ph_outline_read(bytes, length);
 }
 
+/* The header, flattened: from the cache where it covers all names that the program asks for, else read. */
+PH_IN_JOB static char *
+find_headers(SearchJob *job, const PhMessageMeta *meta, const PhOutline *outline, GError **error)
+{
+    size_t length;
+    const void *cache = g_bytes_get_data(meta->headers, &length);
+    bool covered = !imap_search_needs(job->root, IMAP_KEY_TEXT);
+    for (guint i = 0; covered && i < job->names->len; i++)
+        covered = ph_header_cache_covers(cache, length, job->names->pdata[i]);
+    size_t block_length;
+    const char *block = covered ? ph_header_cache_block(cache, length, &block_length) : NULL;
+    if (block != NULL)
+        return flatten_headers(block, block_length);
+    job->loads++;
+    return load_headers(job, meta->message_id, outline, error);
+}
+
 /* UNKNOWN only with an error. A message that is gone is no hit. */
 PH_IN_JOB static ImapAnswer
 evaluate_loaded(SearchJob *job, ImapSearchSubject *subject)
 {
-    int64_t id = subject->row->message_id;
-    g_autoptr(GPtrArray) metas = ph_message_meta_blocking(
-        job->account_id, &id, 1, PH_META_OUTLINE | PH_META_SENT_DATE, imap_deadline_us(), &job->error);
-    job->loads++;
-    if (metas == NULL)
-        return IMAP_UNKNOWN;
-    subject->meta = metas->pdata[0];
     if (subject->meta == NULL)
         return IMAP_NO;
     ImapAnswer found = imap_search_evaluate(job->root, subject);
@@ -153,37 +167,100 @@ evaluate_loaded(SearchJob *job, ImapSearchSubject *subject)
     g_autoptr(PhOutline) outline = outline_of(subject->meta);
     if (outline == NULL)
         return IMAP_NO;
-    g_autofree char *headers = load_headers(job, id, outline, &job->error);
+    g_autofree char *headers = find_headers(job, subject->meta, outline, &job->error);
     subject->headers = headers;
     found = headers != NULL ? imap_search_evaluate(job->root, subject) : IMAP_UNKNOWN;
     if (found != IMAP_UNKNOWN || headers == NULL)
         return found;
-    g_autofree char *body = load_body(job, id, outline, &job->error);
+    job->loads++;
+    g_autofree char *body = load_body(job, subject->meta->message_id, outline, &job->error);
     subject->body = body;
     return body != NULL ? imap_search_evaluate(job->root, subject) : IMAP_UNKNOWN;
 }
 
 /* -- slices -------------------------------------------------------------------------------------------------------------- */
 
-PH_IN_JOB static bool
-look_at(SearchJob *job, size_t index)
+/* Rows that are hits, or that must be loaded to know. */
+typedef struct Candidate {
+    size_t index;
+    bool is_open;
+} Candidate;
+
+static ImapSearchSubject
+subject_of(const SearchJob *job, size_t index)
 {
-    ImapSearchSubject subject = {
+    return (ImapSearchSubject){
         .view = job->view,
         .row = ph_view_row(job->view, index),
         .first_recent = job->first_recent,
     };
-    ImapAnswer found = imap_search_evaluate(job->root, &subject);
-    if (found == IMAP_UNKNOWN)
-        found = evaluate_loaded(job, &subject);
-    if (job->error != NULL) {
-        if (job->error->code != PH_ERROR_NOT_FOUND)
-            return false;
-        g_clear_error(&job->error);
-        found = IMAP_NO;
+}
+
+/* From the cursor on, until enough are open. Gives their number. */
+static size_t
+collect(SearchJob *job, GArray *candidates, int64_t *ids)
+{
+    size_t n = ph_view_count(job->view);
+    size_t stop = MIN(n, job->at + ROWS_PER_SLICE);
+    size_t n_open = 0;
+    for (; job->at < stop && n_open < ROWS_PER_LOAD; job->at++) {
+        ImapSearchSubject subject = subject_of(job, job->at);
+        ImapAnswer found = imap_search_evaluate(job->root, &subject);
+        if (found == IMAP_NO)
+            continue;
+        Candidate candidate = {.index = job->at, .is_open = found == IMAP_UNKNOWN};
+        g_array_append_val(candidates, candidate);
+        if (candidate.is_open)
+            ids[n_open++] = subject.row->message_id;
     }
-    if (found == IMAP_YES)
-        g_string_append_printf(job->line, " %zu", job->is_uid ? (size_t)subject.row->uid : index + 1);
+    return n_open;
+}
+
+/* Whether an open row is a hit. False with the error. */
+PH_IN_JOB static bool
+close_candidate(SearchJob *job, size_t index, const PhMessageMeta *meta, bool *is_hit_out)
+{
+    ImapSearchSubject subject = subject_of(job, index);
+    subject.meta = meta;
+    *is_hit_out = evaluate_loaded(job, &subject) == IMAP_YES;
+    if (job->error == NULL)
+        return true;
+    if (job->error->code != PH_ERROR_NOT_FOUND)
+        return false;
+    g_clear_error(&job->error);
+    *is_hit_out = false;
+    return true;
+}
+
+static void
+append_hit(SearchJob *job, size_t index)
+{
+    size_t number = job->is_uid ? (size_t)ph_view_row(job->view, index)->uid : index + 1;
+    g_string_append_printf(job->line, " %zu", number);
+}
+
+/* One batch: what the rows decide, then what the store tells of the others. */
+PH_IN_JOB static bool
+run_batch(SearchJob *job)
+{
+    int64_t ids[ROWS_PER_LOAD];
+    g_autoptr(GArray) candidates = g_array_new(FALSE, FALSE, sizeof(Candidate));
+    size_t n_open = collect(job, candidates, ids);
+    g_autoptr(GPtrArray) metas = NULL;
+    if (n_open > 0) {
+        metas = ph_message_meta_blocking(job->account_id, ids, n_open,
+            PH_META_OUTLINE | PH_META_SENT_DATE | PH_META_HEADERS, imap_deadline_us(), &job->error);
+        if (metas == NULL)
+            return false;
+    }
+    for (guint i = 0, open = 0; i < candidates->len; i++) {
+        Candidate candidate = g_array_index(candidates, Candidate, i);
+        bool is_hit = true;
+        if (candidate.is_open && !close_candidate(job, candidate.index, metas->pdata[open++], &is_hit))
+            return false;
+        if (is_hit)
+            append_hit(job, candidate.index);
+    }
     return true;
 }
 
@@ -205,14 +282,11 @@ search_slice(void *data)
 {
     ph_assert_in_job();
     SearchJob *job = ((SearchHolder *)data)->job;
-    size_t n = ph_view_count(job->view);
-    size_t stop = MIN(n, job->at + ROWS_PER_SLICE);
+    size_t start = job->at;
     job->loads = 0;
-    while (job->at < stop && job->loads < LOADS_PER_SLICE) {
-        if (!look_at(job, job->at))
+    while (job->at < ph_view_count(job->view) && job->at - start < ROWS_PER_SLICE && job->loads < LOADS_PER_SLICE)
+        if (!run_batch(job))
             return;
-        job->at++;
-    }
 }
 
 static PH_ON_REACTOR void run_slice(ImapSession *session, SearchJob *job);
@@ -267,6 +341,8 @@ imap_cmd_search(ImapSession *session, ImapParser *arguments)
     job->account_id = session->selected->key.account_id;
     job->view = ph_view_ref(session->selected->told);
     job->root = root;
+    job->names = g_ptr_array_new();
+    imap_search_header_names(root, job->names);
     job->first_recent = session->selected->first_recent;
     job->is_uid = session->command->is_uid;
     job->line = g_string_new("* SEARCH");

@@ -36,14 +36,16 @@ mailbox_changed(void *data)
     ph_wake_signal(data);
 }
 
-/* On the reactor: only an idle client may be told without a command. */
+/* On the reactor: only an idle client may be told without a command. One that does not read is told when it has read
+ * what is waiting for it: many changes are then one difference, and memory stays bounded. */
 static void
 woken(PhTask *task, void *data)
 {
     ph_assert_on_reactor();
     (void)data;
     ImapSession *session = imap_session_of(task);
-    if (session->input == IMAP_INPUT_IDLE && session->selected != NULL)
+    if (session->input == IMAP_INPUT_IDLE && session->selected != NULL &&
+        !ph_connection_output_is_full(session->base.connection))
         imap_idle_changed(session);
 }
 

@@ -87,7 +87,9 @@ parse_fields(ImapParser *parser, ImapFetchItem *item, GString *label)
             return false;
         if (names->len > 1)
             g_string_append_c(label, ' ');
-        if (length > 0 && strpbrk(name, " ()\"\\{%*]") == NULL)
+        ImapParser rest = {.at = name, .end = name + length};
+        g_autofree char *atom = imap_parse_atom(&rest);
+        if (atom != NULL && imap_parse_end(&rest))
             g_string_append(label, name);
         else
             ph_imap_append_string(label, name, length);

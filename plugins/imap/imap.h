@@ -184,7 +184,8 @@ char *imap_parse_list_mailbox(ImapParser *parser);
 /* An astring that is a mailbox name, from modified UTF-7 to UTF-8; null also when it is malformed. */
 char *imap_parse_mailbox(ImapParser *parser);
 bool imap_parse_number(ImapParser *parser, uint32_t *number_out);
-/* A sequence set; "*" is UINT32_MAX here. At most 20,000 ranges. */
+/* A sequence set; "*" is this, which no message can have. At most 20,000 ranges. */
+enum { IMAP_SET_STAR = 0 };
 GArray *imap_parse_set(ImapParser *parser);
 /* "(\Seen foo)" or, without parentheses, flags divided by spaces. \Recent is passed over. Null: malformed. `keywords_out`
  * gets a null-terminated array. */

@@ -183,7 +183,7 @@ static bool
 parse_set_number(ImapParser *parser, uint32_t *number_out)
 {
     if (imap_parse_char(parser, '*')) {
-        *number_out = UINT32_MAX;
+        *number_out = IMAP_SET_STAR;
         return true;
     }
     return imap_parse_number(parser, number_out) && *number_out != 0;

@@ -427,3 +427,12 @@ imap_search_needs(const ImapSearchNode *node, ImapKey key)
             return true;
     return false;
 }
+
+void
+imap_search_header_names(const ImapSearchNode *node, GPtrArray *names)
+{
+    if (node->key == IMAP_KEY_HEADER)
+        g_ptr_array_add(names, node->name);
+    for (guint i = 0; i < node->children->len; i++)
+        imap_search_header_names(node->children->pdata[i], names);
+}

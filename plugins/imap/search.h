@@ -67,5 +67,7 @@ typedef enum ImapAnswer { IMAP_NO, IMAP_YES, IMAP_UNKNOWN } ImapAnswer;
 ImapAnswer imap_search_evaluate(const ImapSearchNode *node, const ImapSearchSubject *subject);
 /* Does the program ever look at this? */
 bool imap_search_needs(const ImapSearchNode *node, ImapKey key);
+/* The names of headers that the program looks at; they belong to the program. */
+void imap_search_header_names(const ImapSearchNode *node, GPtrArray *names);
 /* The form in which texts are compared. */
 char *imap_search_fold(const char *utf8);

@@ -324,7 +324,10 @@ static void
 drained(PhSession *base)
 {
     ph_assert_on_reactor();
-    imap_fetch_go_on((ImapSession *)base);
+    ImapSession *session = (ImapSession *)base;
+    imap_fetch_go_on(session);
+    if (session->input == IMAP_INPUT_IDLE && session->selected != NULL)
+        imap_idle_changed(session);
 }
 
 static void

@@ -74,8 +74,17 @@ imap_tell_flag_names(ImapSession *session)
     imap_untagged(session, "FLAGS (\\Answered \\Flagged \\Deleted \\Seen \\Draft%s)", names->str);
 }
 
-static void
-leave_gone(ImapSession *session)
+bool
+imap_selected_is_gone(const ImapSession *session)
+{
+    if (session->selected == NULL)
+        return false;
+    g_autoptr(PhView) latest = ph_mailbox_watch_latest(session->selected->watch);
+    return ph_view_is_gone(latest);
+}
+
+void
+imap_leave_gone(ImapSession *session)
 {
     ph_assert_on_reactor();
     imap_untagged(session, "BYE The mailbox is gone");
@@ -90,7 +99,7 @@ imap_sync(ImapSession *session, bool may_expunge, const PhUidSet *silent)
     if (latest == selected->told)
         return;
     if (ph_view_is_gone(latest)) {
-        leave_gone(session);
+        imap_leave_gone(session);
         return;
     }
     static const PhViewDiff counting = {.expunged = count_expunged, .added = count_added};
@@ -166,29 +175,28 @@ imap_resolve_set(const ImapSession *session, const GArray *set, bool is_uid, PhU
     const PhView *view = session->selected->told;
     size_t n = ph_view_count(view);
     uint32_t last_number = star(view, is_uid);
-    g_autoptr(PhUidSet) uids = ph_uid_set_new();
+    /* "1:*,1:*,..." must not visit each row thousands of times: ranges that overlap become one first. */
+    g_autoptr(PhUidSet) wanted = ph_uid_set_new();
     for (guint i = 0; i < set->len; i++) {
         PhUidRange range = g_array_index(set, PhUidRange, i);
-        uint32_t first = range.first == UINT32_MAX ? last_number : range.first;
-        uint32_t last = range.last == UINT32_MAX ? last_number : range.last;
-        if (first > last) {
-            uint32_t swapped = first;
-            first = last;
-            last = swapped;
-        }
-        if (is_uid) {
-            size_t from = ph_view_lower_bound(view, first);
-            size_t to = last == UINT32_MAX ? n : ph_view_lower_bound(view, last + 1);
-            if (to > from)
-                add_rows(uids, view, from, to - 1);
-            continue;
-        }
+        uint32_t one = range.first == IMAP_SET_STAR ? last_number : range.first;
+        uint32_t other = range.last == IMAP_SET_STAR ? last_number : range.last;
         /* "*" in an empty mailbox names nothing; a number beyond the last is an error (RFC 3501 9, seq-number). */
-        if (first == 0 && n == 0)
+        if (n == 0 && MIN(one, other) == 0)
             continue;
-        if (first == 0 || last > n)
+        if (!is_uid && MAX(one, other) > n)
             return false;
-        add_rows(uids, view, first - 1, last - 1);
+        ph_uid_set_add(wanted, one, other);
+    }
+    g_autoptr(PhUidSet) uids = ph_uid_set_new();
+    for (guint i = 0; i < wanted->len; i++) {
+        PhUidRange range = g_array_index(wanted, PhUidRange, i);
+        size_t from = is_uid ? ph_view_lower_bound(view, range.first) : range.first - 1;
+        size_t to = range.last;
+        if (is_uid)
+            to = range.last == UINT32_MAX ? n : ph_view_lower_bound(view, range.last + 1);
+        if (to > from)
+            add_rows(uids, view, from, to - 1);
     }
     *uids_out = g_steal_pointer(&uids);
     return true;

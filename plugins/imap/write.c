@@ -38,11 +38,17 @@ finish(ImapSession *session, const char *line)
 {
     ph_assert_on_reactor();
     ImapCommand *command = g_steal_pointer(&session->command);
-    if (session->selected != NULL)
+    /* The answer to the command that deleted the selected mailbox, or came too late for it, goes before the farewell. */
+    bool is_gone = imap_selected_is_gone(session);
+    if (session->selected != NULL && !is_gone)
         imap_sync(session, command == NULL || may_expunge(command), NULL);
     ph_connection_printf(session->base.connection, "%s %s\r\n", command != NULL ? command->tag : "*", line);
     command_free(command);
     session->input = IMAP_INPUT_COMMAND;
+    if (is_gone) {
+        imap_leave_gone(session);
+        return;
+    }
     if (session->is_leaving) {
         imap_untagged(session, "BYE The service is ending");
         ph_connection_close(session->base.connection);
