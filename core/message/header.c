@@ -10,7 +10,7 @@
 void
 ph_header_iter_init(PhHeaderIter *iter, const void *block, size_t length)
 {
-    iter->at = block;
+    iter->at = block != NULL ? block : "";
     iter->end = iter->at + length;
 }
 

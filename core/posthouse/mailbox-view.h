@@ -116,3 +116,8 @@ PH_API PH_IN_JOB GPtrArray *ph_message_meta_blocking(int64_t account_id, const i
  * cover the slice. NOT_FOUND when the message was purged. */
 PH_API PH_IN_JOB GBytes *ph_message_read_blocking(int64_t account_id, int64_t message_id, size_t offset,
     size_t length, int64_t deadline_us, GError **error);
+
+/* Whole messages at once, for small ones: at most 500 ids a call; their raw sizes together are the caller's to bound. In
+ * the order of `ids`; null where a message is gone. GPtrArray of GBytes. */
+PH_API PH_IN_JOB GPtrArray *ph_message_read_many_blocking(
+    int64_t account_id, const int64_t *ids, size_t n_ids, int64_t deadline_us, GError **error);

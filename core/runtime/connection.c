@@ -75,7 +75,7 @@ struct PhConnection {
 
     bool readable;
     bool writable;
-    bool hung_up; /* the end of the peer's bytes is in the socket, or an error */
+    bool hung_up; /* the peer has sent its last byte, or the connection broke */
     bool paused;
     bool input_again; /* unconsumed bytes may be shown again */
     bool running;

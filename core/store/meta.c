@@ -51,6 +51,19 @@ meta_from_row(const PGresult *rows, int i)
     return meta;
 }
 
+/* From the id in the first column to the row's number, from 1. */
+static GHashTable *
+index_rows(const PGresult *rows)
+{
+    GHashTable *row_of = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
+    for (int i = 0; i < PQntuples(rows); i++) {
+        int64_t *id = g_new(int64_t, 1);
+        *id = ph_cell_int64(rows, i, 0);
+        g_hash_table_insert(row_of, id, GINT_TO_POINTER(i + 1));
+    }
+    return row_of;
+}
+
 /* An element may be null, which a plain free function must bear. */
 static void
 free_meta(void *data)
@@ -79,12 +92,7 @@ ph_message_meta_blocking(int64_t account_id, const int64_t *ids, size_t n_ids, u
     if (!ph_batch_run_blocking(lease, &batch, PH_BATCH_SAFE, error))
         return NULL;
     const PGresult *rows = ph_batch_result(&batch, 0);
-    g_autoptr(GHashTable) row_of = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
-    for (int i = 0; i < PQntuples(rows); i++) {
-        int64_t *id = g_new(int64_t, 1);
-        *id = ph_cell_int64(rows, i, 0);
-        g_hash_table_insert(row_of, id, GINT_TO_POINTER(i + 1));
-    }
+    g_autoptr(GHashTable) row_of = index_rows(rows);
     GPtrArray *list = g_ptr_array_new_with_free_func(free_meta);
     for (size_t i = 0; i < n_ids; i++) {
         int row = GPOINTER_TO_INT(g_hash_table_lookup(row_of, &ids[i]));
@@ -151,4 +159,58 @@ ph_message_read_blocking(int64_t account_id, int64_t message_id, size_t offset, 
     size_t left = offset < size ? size - offset : 0;
     return ph_frames_decode(PQgetvalue(rows, 0, 1), (size_t)PQgetlength(rows, 0, 1),
         offset - first * PH_FRAME_RAW_BYTES, MIN(length, left), error);
+}
+
+static const PhStatement read_many = {
+    "message-many",
+    "SELECT m.message_id, m.size_bytes, b.data\n"
+    "FROM message m\n"
+    "JOIN blob b ON b.account_id = m.account_id AND b.message_id = m.message_id\n"
+    "WHERE m.account_id = $1::bigint AND m.message_id = ANY ($2::bigint[])",
+};
+
+static void
+free_bytes(void *data)
+{
+    if (data != NULL)
+        g_bytes_unref(data);
+}
+
+static GBytes *
+whole_from_row(const PGresult *rows, int row, GError **error)
+{
+    return ph_frames_decode(PQgetvalue(rows, row, 2), (size_t)PQgetlength(rows, row, 2), 0,
+        (size_t)ph_cell_int64(rows, row, 1), error);
+}
+
+GPtrArray *
+ph_message_read_many_blocking(
+    int64_t account_id, const int64_t *ids, size_t n_ids, int64_t deadline_us, GError **error)
+{
+    g_return_val_if_fail(n_ids <= IDS_MAX, NULL);
+    g_autoptr(PhLease) lease = ph_store_lease_blocking(deadline_us, error);
+    if (lease == NULL)
+        return NULL;
+    g_auto(PhSqlArray) wanted;
+    ph_sql_array_init(&wanted, PH_SQL_INT8);
+    for (size_t i = 0; i < n_ids; i++)
+        ph_sql_array_add_int(&wanted, ids[i]);
+    g_auto(PhBatch) batch;
+    ph_batch_init(&batch);
+    PhParams *params = ph_batch_add(&batch, &read_many);
+    ph_param_int64(params, account_id);
+    ph_param_array(params, &wanted);
+    if (!ph_batch_run_blocking(lease, &batch, PH_BATCH_SAFE, error))
+        return NULL;
+    const PGresult *rows = ph_batch_result(&batch, 0);
+    g_autoptr(GHashTable) row_of = index_rows(rows);
+    g_autoptr(GPtrArray) list = g_ptr_array_new_with_free_func(free_bytes);
+    for (size_t i = 0; i < n_ids; i++) {
+        int row = GPOINTER_TO_INT(g_hash_table_lookup(row_of, &ids[i]));
+        GBytes *bytes = row > 0 ? whole_from_row(rows, row - 1, error) : NULL;
+        if (row > 0 && bytes == NULL)
+            return NULL;
+        g_ptr_array_add(list, bytes);
+    }
+    return g_steal_pointer(&list);
 }

@@ -11,6 +11,8 @@
 
 #include <string.h>
 
+enum { SMALL_BYTES = 128 * 1024 };
+
 typedef struct FetchJob {
     int64_t actor;
     PhMailboxKey key;
@@ -23,12 +25,13 @@ typedef struct FetchJob {
 
     guint row;           /* the cursor */
     guint item;
-    int64_t literal_message;
     uint64_t literal_offset;
     uint64_t literal_left;
 
     GPtrArray *metas;    /* of rows [metas_start, metas_start + len) */
     guint metas_start;
+    GPtrArray *raws;     /* whole small messages, of rows [raws_start, raws_start + len) */
+    guint raws_start;
     PhOutline *outline;  /* of the present row, when it was needed */
     guint outline_row;
 
@@ -48,6 +51,7 @@ fetch_job_free(void *data)
     g_array_unref(job->rows);
     imap_fetch_items_free(job->items);
     g_clear_pointer(&job->metas, g_ptr_array_unref);
+    g_clear_pointer(&job->raws, g_ptr_array_unref);
     ph_outline_free(job->outline);
     if (job->out != NULL)
         g_string_free(job->out, TRUE);
@@ -98,6 +102,50 @@ present_outline(FetchJob *job, GError **error)
     return job->outline;
 }
 
+/* Small messages are read many at a time, as far as a slice goes. Null without an error: this one is not small. */
+PH_IN_JOB static GBytes *
+present_raw(FetchJob *job, GError **error)
+{
+    if (job->raws != NULL && job->row >= job->raws_start && job->row < job->raws_start + job->raws->len)
+        return job->raws->pdata[job->row - job->raws_start];
+    if (present_row(job)->size_bytes > SMALL_BYTES)
+        return NULL;
+    int64_t ids[IMAP_SLICE_ROWS];
+    size_t n = 0;
+    size_t total = 0;
+    for (guint row = job->row; row < job->rows->len && n < IMAP_SLICE_ROWS; row++, n++) {
+        const PhViewRow *next = ph_view_row(job->view, g_array_index(job->rows, size_t, row));
+        total += next->size_bytes;
+        if (next->size_bytes > SMALL_BYTES || (n > 0 && total > IMAP_SLICE_BYTES))
+            break;
+        ids[n] = next->message_id;
+    }
+    g_clear_pointer(&job->raws, g_ptr_array_unref);
+    job->raws_start = job->row;
+    job->raws = ph_message_read_many_blocking(job->key.account_id, ids, n, imap_deadline_us(), error);
+    if (job->raws == NULL)
+        return NULL;
+    if (job->raws->pdata[0] == NULL)
+        g_set_error(error, PH_ERROR, PH_ERROR_NOT_FOUND, "the message is gone");
+    return job->raws->pdata[0];
+}
+
+/* A range of the present message. */
+PH_IN_JOB static GBytes *
+read_range(FetchJob *job, uint64_t offset, uint64_t length, GError **error)
+{
+    g_autoptr(GError) cause = NULL;
+    GBytes *raw = present_raw(job, &cause);
+    if (cause != NULL) {
+        g_propagate_error(error, g_steal_pointer(&cause));
+        return NULL;
+    }
+    if (raw != NULL && offset + length <= g_bytes_get_size(raw))
+        return g_bytes_new_from_bytes(raw, (size_t)offset, (size_t)length);
+    return ph_message_read_blocking(job->key.account_id, present_row(job)->message_id, (size_t)offset,
+        (size_t)length, imap_deadline_us(), error);
+}
+
 /* -- sections -------------------------------------------------------------------------------------------------------------- */
 
 static void
@@ -133,8 +181,7 @@ append_fields_section(
     const void *cache = meta->headers != NULL ? g_bytes_get_data(meta->headers, &cache_length) : NULL;
     if (cache == NULL || item->not_fields || item->path_length > 0 ||
         !ph_header_cache_fields(cache, cache_length, names, n_names, text)) {
-        g_autoptr(GBytes) header = ph_message_read_blocking(job->key.account_id, present_row(job)->message_id,
-            (size_t)offset, (size_t)MIN(length, (uint64_t)PH_HEADER_MAX_BYTES), imap_deadline_us(), error);
+        g_autoptr(GBytes) header = read_range(job, offset, MIN(length, (uint64_t)PH_HEADER_MAX_BYTES), error);
         if (header == NULL)
             return false;
         size_t header_length;
@@ -163,7 +210,6 @@ append_section(FetchJob *job, const ImapFetchItem *item, GError **error)
     if (item->is_partial)
         ph_section_partial(&offset, &length, item->first, item->count);
     append_literal_head(job, item, length);
-    job->literal_message = present_row(job)->message_id;
     job->literal_offset = offset;
     job->literal_left = length;
     return true;
@@ -173,8 +219,7 @@ PH_IN_JOB static bool
 append_literal_bytes(FetchJob *job, GError **error)
 {
     uint64_t n = MIN(job->literal_left, (uint64_t)IMAP_SLICE_BYTES);
-    g_autoptr(GBytes) bytes = ph_message_read_blocking(job->key.account_id, job->literal_message,
-        (size_t)job->literal_offset, (size_t)n, imap_deadline_us(), error);
+    g_autoptr(GBytes) bytes = read_range(job, job->literal_offset, n, error);
     if (bytes == NULL)
         return false;
     size_t length;

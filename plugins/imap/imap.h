@@ -217,6 +217,10 @@ PH_ON_REACTOR bool imap_resolve_set(const ImapSession *session, const GArray *se
 /* Tells what changed and moves to the latest version. Without `may_expunge` nothing is told while messages are gone.
  * `silent` (may be null): UIDs whose flags the client knows already. */
 PH_ON_REACTOR void imap_sync(ImapSession *session, bool may_expunge, const PhUidSet *silent);
+/* True when a mailbox is selected and somebody deleted it. */
+bool imap_selected_is_gone(const ImapSession *session);
+/* Says so, and ends the session. */
+PH_ON_REACTOR void imap_leave_gone(ImapSession *session);
 PH_ON_REACTOR void imap_tell_flags(ImapSession *session, const PhUidSet *uids, bool with_uid);
 PH_ON_REACTOR void imap_tell_flag_names(ImapSession *session);
 

@@ -120,6 +120,13 @@ subtest 'sessions' => sub {
     is($row->{peer}, '127.0.0.1', 'from where');
     $server->cli_ok(qw(session cut), $row->{id});
     like($imap->response, qr/^\* BYE Ended by an administrator/, 'it is told when it is cut');
+    for my $bytes ('EHLO client', "EHLO client.example.org\r\n", "MAIL FROM:<a\@example.org>\r\nDATA\r\nx") {
+        my $client = $server->smtp;
+        $client->send($bytes);
+        $client->close;
+    }
+    ok(Posthouse::wait_until(5, sub { $server->cli_ok(qw(--json session list)) !~ /"service":"smtp"/ }),
+        'a client that hangs up behind its last bytes is noticed');
     fails([qw(session cut nonsense)], qr/nonsense/, 'a session that is not there');
 };
 
