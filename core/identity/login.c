@@ -294,3 +294,65 @@ ph_login_may_send_password(const PhConnection *connection)
            (ph_connection_peer_is_loopback(connection) &&
                ph_setting_bool("identity.plaintext.allow_loopback"));
 }
+
+/* -- for sessions ------------------------------------------------------------------------------------------------- */
+
+enum { LOGIN_DEADLINE_S = 30 };
+
+typedef struct LoginJob {
+    char *login;
+    PhSecret *password;
+    char *peer;
+    char *service;
+    PhLoginDone done;
+    PhLoginAnswer answer;
+    PhIdentity *identity;
+} LoginJob;
+
+static void
+login_job_free(void *data)
+{
+    LoginJob *job = data;
+    ph_secret_free(job->password);
+    ph_identity_free(job->identity);
+    g_free(job->login);
+    g_free(job->peer);
+    g_free(job->service);
+    g_free(job);
+}
+
+static void
+login_job(void *data)
+{
+    ph_assert_in_job();
+    LoginJob *job = data;
+    PhLoginRequest request = {
+        .login = job->login,
+        .password = job->password,
+        .peer_address = job->peer,
+        .service = job->service,
+        .deadline_us = ph_monotonic_us() + LOGIN_DEADLINE_S * G_USEC_PER_SEC,
+    };
+    job->answer = ph_login_blocking(&request, &job->identity, NULL);
+}
+
+static void
+login_job_done(PhTask *task, void *data)
+{
+    LoginJob *job = data;
+    int64_t delay_ms = job->answer == PH_LOGIN_NO ? ph_login_delay_ms(job->peer, job->login) : 0;
+    job->done(task, job->answer, g_steal_pointer(&job->identity), delay_ms);
+}
+
+void
+ph_login_run(PhTask *task, const char *login, const PhSecret *password, const char *peer_address,
+    const char *service, PhLoginDone done)
+{
+    LoginJob *job = g_new0(LoginJob, 1);
+    job->login = g_strdup(login);
+    job->password = ph_secret_new(ph_secret_bytes(password), ph_secret_length(password));
+    job->peer = g_strdup(peer_address);
+    job->service = g_strdup(service);
+    job->done = done;
+    ph_task_run(task, PH_LANE_MAIL, login_job, login_job_done, job, login_job_free);
+}

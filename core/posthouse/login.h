@@ -40,6 +40,12 @@ typedef struct PhLoginRequest {
 PH_API PH_IN_JOB PhLoginAnswer ph_login_blocking(
     const PhLoginRequest *request, PhIdentity **identity_out, const char **reason_out);
 
+/* The same for a session: runs the job on the task's pool lane and gives the answer on its reactor. `identity` is the
+ * callee's, and null unless the answer is YES; `delay_ms` is how long a NO should wait. All arguments are copied. */
+typedef void (*PhLoginDone)(PhTask *task, PhLoginAnswer answer, PhIdentity *identity, int64_t delay_ms);
+PH_API PH_ON_REACTOR void ph_login_run(PhTask *task, const char *login, const PhSecret *password,
+    const char *peer_address, const char *service, PhLoginDone done);
+
 /* How long the client should be kept waiting before the next answer, because of failures before (ms, 0 to 15000). */
 PH_API int64_t ph_login_delay_ms(const char *peer_address, const char *login);
 

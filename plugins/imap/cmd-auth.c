@@ -105,49 +105,14 @@ imap_cmd_starttls(ImapSession *session, ImapParser *arguments)
 
 /* -- logging in ---------------------------------------------------------------------------------------------------------- */
 
-typedef struct LoginJob {
-    char *login;
-    PhSecret *password;
-    char *peer;
-    PhLoginAnswer answer;
-    PhIdentity *identity;
-} LoginJob;
-
 static void
-login_job_free(void *data)
-{
-    LoginJob *job = data;
-    ph_secret_free(job->password);
-    ph_identity_free(job->identity);
-    g_free(job->login);
-    g_free(job->peer);
-    g_free(job);
-}
-
-static void
-login_job(void *data)
-{
-    ph_assert_in_job();
-    LoginJob *job = data;
-    PhLoginRequest request = {
-        .login = job->login,
-        .password = job->password,
-        .peer_address = job->peer,
-        .service = "imap",
-        .deadline_us = imap_deadline_us(),
-    };
-    job->answer = ph_login_blocking(&request, &job->identity, NULL);
-}
-
-static void
-login_done(PhTask *task, void *data)
+login_done(PhTask *task, PhLoginAnswer answer, PhIdentity *identity, int64_t delay_ms)
 {
     ph_assert_on_reactor();
     ImapSession *session = imap_session_of(task);
-    LoginJob *job = data;
-    switch (job->answer) {
+    switch (answer) {
     case PH_LOGIN_YES: {
-        session->identity = g_steal_pointer(&job->identity);
+        session->identity = identity;
         imap_session_set_state(session, IMAP_STATE_AUTHENTICATED);
         g_autofree char *capabilities = imap_capabilities(session);
         g_autofree char *code = g_strdup_printf("CAPABILITY %s", capabilities);
@@ -155,8 +120,7 @@ login_done(PhTask *task, void *data)
         return;
     }
     case PH_LOGIN_NO:
-        imap_no_later(session, "AUTHENTICATIONFAILED", "Wrong login or password",
-            ph_login_delay_ms(job->peer, job->login));
+        imap_no_later(session, "AUTHENTICATIONFAILED", "Wrong login or password", delay_ms);
         return;
     case PH_LOGIN_UNAVAILABLE:
         imap_no(session, "UNAVAILABLE", "Logins cannot be checked now, try again later");
@@ -164,16 +128,13 @@ login_done(PhTask *task, void *data)
     }
 }
 
-/* Takes both. */
 static void
-log_in(ImapSession *session, char *login, PhSecret *password)
+log_in(ImapSession *session, const char *login, const PhSecret *password)
 {
     ph_assert_on_reactor();
-    LoginJob *job = g_new0(LoginJob, 1);
-    job->login = login;
-    job->password = password;
-    job->peer = g_strdup(ph_connection_peer_address(session->base.connection));
-    imap_session_run(session, login_job, login_done, job, login_job_free);
+    imap_session_pause(session);
+    ph_login_run(&session->base.task, login, password,
+        ph_connection_peer_address(session->base.connection), "imap", login_done);
 }
 
 static bool
@@ -202,15 +163,14 @@ imap_cmd_login(ImapSession *session, ImapParser *arguments)
         imap_bad(session, "LOGIN takes a login and a password");
         return;
     }
-    PhSecret *secret = ph_secret_new(password, password_length);
+    g_autoptr(PhSecret) secret = ph_secret_new(password, password_length);
     ph_wipe(password, password_length);
     g_free(password);
     if (!g_utf8_validate(login, (gssize)login_length, NULL)) {
-        ph_secret_free(secret);
         imap_no(session, "AUTHENTICATIONFAILED", "Wrong login or password");
         return;
     }
-    log_in(session, g_steal_pointer(&login), secret);
+    log_in(session, login, secret);
 }
 
 static void
@@ -228,10 +188,8 @@ step(ImapSession *session, const char *text)
         return;
     case PH_SASL_READY: {
         g_autoptr(PhSasl) sasl = g_steal_pointer(&session->sasl);
-        const PhSecret *password = ph_sasl_password(sasl);
         session->input = IMAP_INPUT_COMMAND;
-        log_in(session, g_strdup(ph_sasl_login(sasl)),
-            ph_secret_new(ph_secret_bytes(password), ph_secret_length(password)));
+        log_in(session, ph_sasl_login(sasl), ph_sasl_password(sasl));
         return;
     }
     case PH_SASL_BAD:

@@ -133,6 +133,8 @@ ImapCounters *imap_counters(const ImapSession *session);
 
 PH_ON_REACTOR void imap_session_set_state(ImapSession *session, ImapState state);
 PH_ON_REACTOR void imap_session_show_activity(ImapSession *session);
+/* No input and no timeout while work is under way. */
+PH_ON_REACTOR void imap_session_pause(ImapSession *session);
 /* Runs a job of the command with input paused. `done` ends the command, or runs the next job. */
 PH_ON_REACTOR void imap_session_run(
     ImapSession *session, PhJob job, PhJobDone done, void *data, GDestroyNotify free_data);

@@ -58,10 +58,16 @@ imap_actor(const ImapSession *session)
 }
 
 void
-imap_session_run(ImapSession *session, PhJob job, PhJobDone done, void *data, GDestroyNotify free_data)
+imap_session_pause(ImapSession *session)
 {
     ph_connection_pause(session->base.connection);
     ph_connection_set_timeout_ms(session->base.connection, 0);
+}
+
+void
+imap_session_run(ImapSession *session, PhJob job, PhJobDone done, void *data, GDestroyNotify free_data)
+{
+    imap_session_pause(session);
     ph_task_run(&session->base.task, PH_LANE_MAIL, job, done, data, free_data);
 }
 

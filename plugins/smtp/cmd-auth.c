@@ -1,61 +1,24 @@
 /* cmd-auth.c - AUTH (RFC 4954) */
 #include "smtp.h"
 
-#include "posthouse/log.h"
-
 #include <string.h>
 
-typedef struct LoginJob {
-    char *login;
-    PhSasl *sasl; /* its password stays here until the job is over */
-    char *peer;
-    PhLoginAnswer answer;
-    PhIdentity *identity;
-} LoginJob;
-
 static void
-login_job_free(void *data)
-{
-    LoginJob *job = data;
-    ph_sasl_free(job->sasl);
-    ph_identity_free(job->identity);
-    g_free(job->login);
-    g_free(job->peer);
-    g_free(job);
-}
-
-static void
-login_job(void *data)
-{
-    ph_assert_in_job();
-    LoginJob *job = data;
-    PhLoginRequest request = {
-        .login = job->login,
-        .password = ph_sasl_password(job->sasl),
-        .peer_address = job->peer,
-        .service = "smtp",
-        .deadline_us = smtp_deadline_us(),
-    };
-    job->answer = ph_login_blocking(&request, &job->identity, NULL);
-}
-
-static void
-login_done(PhTask *task, void *data)
+login_done(PhTask *task, PhLoginAnswer answer, PhIdentity *identity, int64_t delay_ms)
 {
     ph_assert_on_reactor();
     SmtpSession *session = PH_CONTAINER_OF(task, SmtpSession, base.task);
-    LoginJob *job = data;
     smtp_session_set_state(session, SMTP_STATE_GREETED);
-    switch (job->answer) {
+    switch (answer) {
     case PH_LOGIN_YES:
-        session->identity = g_steal_pointer(&job->identity);
+        session->identity = identity;
         session->errors = 0;
         smtp_session_set_state(session, SMTP_STATE_GREETED);
         smtp_reply(session, "235 2.7.0 Welcome");
         smtp_session_go_on(session);
         return;
     case PH_LOGIN_NO:
-        smtp_refuse_after(session, "535 5.7.8 Wrong login or password", ph_login_delay_ms(job->peer, job->login));
+        smtp_refuse_after(session, "535 5.7.8 Wrong login or password", delay_ms);
         return;
     case PH_LOGIN_UNAVAILABLE:
         smtp_refuse(session, "454 4.7.0 Logins cannot be checked now, try again later");
@@ -67,11 +30,10 @@ static void
 log_in(SmtpSession *session)
 {
     ph_assert_on_reactor();
-    LoginJob *job = g_new0(LoginJob, 1);
-    job->sasl = g_steal_pointer(&session->sasl);
-    job->login = g_strdup(ph_sasl_login(job->sasl));
-    job->peer = g_strdup(ph_connection_peer_address(session->base.connection));
-    smtp_session_run(session, login_job, login_done, job, login_job_free);
+    g_autoptr(PhSasl) sasl = g_steal_pointer(&session->sasl);
+    smtp_session_pause(session);
+    ph_login_run(&session->base.task, ph_sasl_login(sasl), ph_sasl_password(sasl),
+        ph_connection_peer_address(session->base.connection), "smtp", login_done);
 }
 
 static void

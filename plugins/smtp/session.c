@@ -65,11 +65,17 @@ smtp_deadline_us(void)
 }
 
 void
-smtp_session_run(
-    SmtpSession *session, PhJob job, PhJobDone done, void *data, GDestroyNotify free_data)
+smtp_session_pause(SmtpSession *session)
 {
     ph_connection_pause(session->base.connection);
     ph_connection_set_timeout_ms(session->base.connection, 0);
+}
+
+void
+smtp_session_run(
+    SmtpSession *session, PhJob job, PhJobDone done, void *data, GDestroyNotify free_data)
+{
+    smtp_session_pause(session);
     ph_task_run(&session->base.task, PH_LANE_MAIL, job, done, data, free_data);
 }
 

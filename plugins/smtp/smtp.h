@@ -130,6 +130,8 @@ SmtpCounters *smtp_counters(SmtpSession *session);
 PH_ON_REACTOR void smtp_session_set_state(SmtpSession *session, SmtpState state);
 /* Ends the transaction, if any. */
 PH_ON_REACTOR void smtp_session_reset(SmtpSession *session);
+/* No input and no timeout while work is under way. */
+PH_ON_REACTOR void smtp_session_pause(SmtpSession *session);
 /* Runs a job with input paused; `done` ends with smtp_session_go_on(). */
 PH_ON_REACTOR void smtp_session_run(SmtpSession *session, PhJob job, PhJobDone done, void *data,
     GDestroyNotify free_data);
