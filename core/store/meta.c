@@ -51,6 +51,20 @@ meta_from_row(const PGresult *rows, int i)
     return meta;
 }
 
+/* A statement whose first parameters are the account and an array of ids, which lives in `wanted`. */
+static PhParams *
+ask_for(PhBatch *batch, const PhStatement *statement, int64_t account_id, PhSqlArray *wanted,
+    const int64_t *ids, size_t n_ids)
+{
+    ph_sql_array_init(wanted, PH_SQL_INT8);
+    for (size_t i = 0; i < n_ids; i++)
+        ph_sql_array_add_int(wanted, ids[i]);
+    PhParams *params = ph_batch_add(batch, statement);
+    ph_param_int64(params, account_id);
+    ph_param_array(params, wanted);
+    return params;
+}
+
 /* From the id in the first column to the row's number, from 1. */
 static GHashTable *
 index_rows(const PGresult *rows)
@@ -80,14 +94,9 @@ ph_message_meta_blocking(int64_t account_id, const int64_t *ids, size_t n_ids, u
     if (lease == NULL)
         return NULL;
     g_auto(PhSqlArray) wanted;
-    ph_sql_array_init(&wanted, PH_SQL_INT8);
-    for (size_t i = 0; i < n_ids; i++)
-        ph_sql_array_add_int(&wanted, ids[i]);
     g_auto(PhBatch) batch;
     ph_batch_init(&batch);
-    PhParams *params = ph_batch_add(&batch, &read_meta);
-    ph_param_int64(params, account_id);
-    ph_param_array(params, &wanted);
+    PhParams *params = ask_for(&batch, &read_meta, account_id, &wanted, ids, n_ids);
     ph_param_int32(params, (int32_t)what);
     if (!ph_batch_run_blocking(lease, &batch, PH_BATCH_SAFE, error))
         return NULL;
@@ -192,14 +201,9 @@ ph_message_read_many_blocking(
     if (lease == NULL)
         return NULL;
     g_auto(PhSqlArray) wanted;
-    ph_sql_array_init(&wanted, PH_SQL_INT8);
-    for (size_t i = 0; i < n_ids; i++)
-        ph_sql_array_add_int(&wanted, ids[i]);
     g_auto(PhBatch) batch;
     ph_batch_init(&batch);
-    PhParams *params = ph_batch_add(&batch, &read_many);
-    ph_param_int64(params, account_id);
-    ph_param_array(params, &wanted);
+    ask_for(&batch, &read_many, account_id, &wanted, ids, n_ids);
     if (!ph_batch_run_blocking(lease, &batch, PH_BATCH_SAFE, error))
         return NULL;
     const PGresult *rows = ph_batch_result(&batch, 0);
