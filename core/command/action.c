@@ -38,6 +38,23 @@ next_positional(const PhActionRow *row, unsigned *index)
 }
 
 static bool
+set_document(JsonObject *arguments, const PhArgumentRow *row, const char *path)
+{
+    g_autofree char *text = NULL;
+    g_autoptr(GError) error = NULL;
+    if (!g_file_get_contents(strcmp(path, "-") == 0 ? "/dev/stdin" : path, &text, NULL, &error)) {
+        fprintf(stderr, "posthouse: %s\n", error->message);
+        return false;
+    }
+    if (!g_utf8_validate(text, -1, NULL)) {
+        fprintf(stderr, "posthouse: \"%s\" is no UTF-8 text\n", path);
+        return false;
+    }
+    json_object_set_string_member(arguments, row->name, text);
+    return true;
+}
+
+static bool
 set_argument(JsonObject *arguments, const PhArgumentRow *row, const char *value)
 {
     guint64 number;
@@ -56,6 +73,8 @@ set_argument(JsonObject *arguments, const PhArgumentRow *row, const char *value)
     case PH_ARGUMENT_BOOL:
         json_object_set_boolean_member(arguments, row->name, true);
         return true;
+    case PH_ARGUMENT_DOCUMENT:
+        return set_document(arguments, row, value);
     }
     return false;
 }
@@ -224,6 +243,11 @@ print_answer(JsonObject *answer)
 {
     g_autoptr(GList) names = json_object_get_members(answer);
     glong width = 0;
+    /* A single text is what was asked for: it is printed as it is. */
+    if (json_object_get_size(answer) == 1 && json_object_has_member(answer, "text")) {
+        fputs(json_object_get_string_member(answer, "text"), stdout);
+        return;
+    }
     for (GList *name = names; name != NULL; name = name->next)
         width = MAX(width, g_utf8_strlen(name->data, -1));
     for (GList *name = names; name != NULL; name = name->next) {

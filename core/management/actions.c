@@ -153,6 +153,7 @@ has_type(JsonNode *node, PhArgumentType type)
     switch (type) {
     case PH_ARGUMENT_TEXT:
     case PH_ARGUMENT_SECRET:
+    case PH_ARGUMENT_DOCUMENT:
         return value_type == G_TYPE_STRING;
     case PH_ARGUMENT_INT:
         return value_type == G_TYPE_INT64;
@@ -170,6 +171,7 @@ type_name(PhArgumentType type)
         [PH_ARGUMENT_INT] = "a number",
         [PH_ARGUMENT_BOOL] = "true or false",
         [PH_ARGUMENT_SECRET] = "text",
+        [PH_ARGUMENT_DOCUMENT] = "text",
     };
     return names[type];
 }

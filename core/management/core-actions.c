@@ -2,6 +2,7 @@
 #include "identity/login.h"
 #include "identity/password.h"
 #include "management/actions.h"
+#include "management/settings-document.h"
 #include "management/settings-sync.h"
 #include "posthouse/account.h"
 #include "posthouse/mailbox.h"
@@ -644,6 +645,82 @@ config_history(PhActionCall *call, GError **error)
     return true;
 }
 
+static const PhArgumentRow config_document_arguments[] = {
+    {"document", PH_ARGUMENT_DOCUMENT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL,
+        "as export writes it"},
+    {0},
+};
+
+static bool
+config_export(PhActionCall *call, GError **error)
+{
+    ph_assert_in_job();
+    int64_t version;
+    g_autoptr(GPtrArray) rows =
+        ph_stored_settings_blocking(ph_action_deadline_us(call), &version, error);
+    if (rows == NULL)
+        return false;
+    g_autofree char *text = ph_settings_document_format(rows, version);
+    ph_answer_text(call, "text", text);
+    return true;
+}
+
+static const char *
+stored_value(const GPtrArray *rows, const PhSettingChange *change)
+{
+    for (guint i = 0; i < rows->len; i++) {
+        const PhStoredSetting *row = rows->pdata[i];
+        if (strcmp(row->key, change->key) == 0 && row->scope_kind == change->scope_kind &&
+            strcmp(row->scope_id, change->scope_id) == 0)
+            return row->value;
+    }
+    return "(unset)";
+}
+
+/* What a document would change; with `apply`, as one version or not at all. */
+PH_IN_JOB static bool
+run_document(PhActionCall *call, bool apply, GError **error)
+{
+    int64_t version;
+    g_autoptr(GPtrArray) document =
+        ph_settings_document_parse(ph_action_text(call, "document"), error);
+    g_autoptr(GPtrArray) rows =
+        document != NULL ? ph_stored_settings_blocking(ph_action_deadline_us(call), &version, error)
+                         : NULL;
+    if (rows == NULL)
+        return false;
+    g_autoptr(GArray) changes = ph_settings_document_changes(rows, document);
+    for (guint i = 0; i < changes->len; i++) {
+        const PhSettingChange *change = &g_array_index(changes, PhSettingChange, i);
+        ph_answer_item(call);
+        ph_answer_text(call, "key", change->key);
+        if (change->scope_id[0] != '\0')
+            ph_answer_text(call, "node", change->scope_id);
+        ph_answer_text(call, "from", stored_value(rows, change));
+        ph_answer_text(call, "to", change->value != NULL ? change->value : "(unset)");
+    }
+    if (!apply || changes->len == 0)
+        return true;
+    return ph_stored_settings_change_blocking((const PhSettingChange *)(void *)changes->data,
+               changes->len, ph_action_actor(call), version, ph_action_deadline_us(call), &version,
+               error) &&
+           ph_settings_sync_blocking(ph_action_deadline_us(call), error);
+}
+
+static bool
+config_diff(PhActionCall *call, GError **error)
+{
+    ph_assert_in_job();
+    return run_document(call, false, error);
+}
+
+static bool
+config_apply(PhActionCall *call, GError **error)
+{
+    ph_assert_in_job();
+    return run_document(call, true, error);
+}
+
 /* -- plugins ------------------------------------------------------------------------------------------------------------------ */
 
 static const PhArgumentRow plugin_arguments[] = {
@@ -919,6 +996,9 @@ const PhActionRow ph_core_actions[] = {
     {"config.unset", PH_ROLE_OPERATOR, PH_ACTION_CHANGES, config_key_arguments, config_unset, "go back to the wider scope or the default"},
     {"config.list", PH_ROLE_OPERATOR, 0, list_arguments, config_list, "all settings"},
     {"config.history", PH_ROLE_OPERATOR, 0, config_history_arguments, config_history, "who changed what, newest first"},
+    {"config.export", PH_ROLE_OPERATOR, 0, NULL, config_export, "everything that is set, as a document"},
+    {"config.diff", PH_ROLE_OPERATOR, 0, config_document_arguments, config_diff, "what a document would change"},
+    {"config.apply", PH_ROLE_OPERATOR, PH_ACTION_CHANGES, config_document_arguments, config_apply, "make the settings what a document says, all of them or none"},
     {"plugin.list", PH_ROLE_OPERATOR, 0, NULL, plugin_list, "the plugins and how they are"},
     {"plugin.start", PH_ROLE_OPERATOR, PH_ACTION_CHANGES, plugin_arguments, plugin_start, "load and start one"},
     {"plugin.replace", PH_ROLE_OPERATOR, PH_ACTION_CHANGES, plugin_arguments, plugin_replace, "load its file again; sessions go on in the old one"},

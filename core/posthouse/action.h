@@ -21,7 +21,8 @@ typedef enum PhArgumentType {
     PH_ARGUMENT_TEXT,
     PH_ARGUMENT_INT,
     PH_ARGUMENT_BOOL,
-    PH_ARGUMENT_SECRET, /* never shown, logged or written to the audit log */
+    PH_ARGUMENT_SECRET,   /* never shown, logged or written to the audit log */
+    PH_ARGUMENT_DOCUMENT, /* a longer text; the CLI reads it from a file, "-" is standard input */
 } PhArgumentType;
 
 enum {

@@ -97,6 +97,22 @@ subtest 'settings' => sub {
     like($server->cli_ok(qw(config list --filter message.max)), qr/server\.message\.max_bytes +52428800 +52428800/, 'the list');
 };
 
+subtest 'settings as a document' => sub {
+    my $before = $server->cli_ok(qw(config export));
+    $server->set('smtp.receive.max_recipients', 500);
+    $server->set('log.level', 'debug', '--node');
+    my $document = $server->cli_ok(qw(config export));
+    like($document, qr/^smtp\.receive\.max_recipients = 500\n.*\[node .+\]\nlog\.level = debug\n/s, 'everything that is set');
+    is($server->cli_ok([qw(config diff -)], $document), '', 'a document differs not from itself');
+    like($server->cli_ok([qw(config diff -)], $before), qr/max_recipients .*500 +\(unset\)/, 'the difference to another');
+    fails([[qw(config apply -)], "smtp.receive.timeout_s = soon\n$document"], qr/line \d+: "smtp\.receive\.timeout_s" cannot be "soon"/,
+        'one wrong line');
+    fails([[qw(config apply -)], "smtp.receive.timeout_s = 20\nsmtp.receive.timeout_s = 30\n"], qr/line 2: .*twice/, 'a line twice');
+    is($server->cli_ok(qw(config export)) =~ s/^#.*\n//r, $document =~ s/^#.*\n//r, 'and nothing is half applied');
+    $server->cli_ok([qw(config apply -)], $before);
+    is($server->cli_ok(qw(config export)) =~ s/^#.*\n//r, $before =~ s/^#.*\n//r, 'back to where it was');
+};
+
 subtest 'deleted mail comes back' => sub {
     my $imap = $server->imap(login => 'alice');
     $imap->append('INBOX', "Subject: precious\r\n\r\nx\r\n", '\\Flagged');
