@@ -122,23 +122,24 @@ load_settings(Daemon *daemon, GError **error)
 
 /* -- the database ------------------------------------------------------------------------------------------------ */
 
+PH_IN_JOB static bool
+migrate(Daemon *daemon, int64_t wait_s, GError **error)
+{
+    unsigned n_applied;
+    int64_t deadline_us = ph_monotonic_us() + wait_s * G_USEC_PER_SEC;
+    daemon->migrated = ph_store_migrate_blocking(daemon->conninfo, PH_SCHEMA_DIR,
+        "posthouse " PH_VERSION, deadline_us, &n_applied, error);
+    if (daemon->migrated && n_applied > 0)
+        ph_log(PH_LOG_NOTICE, "store.migrated", "files=%u", n_applied);
+    return daemon->migrated;
+}
+
 /* False with UNAVAILABLE is worth another try; anything else is not. */
 PH_IN_JOB static bool
 reach_database(Daemon *daemon, int64_t wait_s, GError **error)
 {
-    int64_t deadline_us = ph_monotonic_us() + wait_s * G_USEC_PER_SEC;
-    if (!daemon->migrated) {
-        unsigned n_applied;
-        g_autofree char *by = g_strdup_printf("posthouse %s", PH_VERSION);
-        const char *schema = g_getenv("POSTHOUSE_SCHEMA");
-        if (!ph_store_migrate_blocking(daemon->conninfo, schema != NULL ? schema : PH_SCHEMA_DIR, by,
-                deadline_us, &n_applied, error))
-            return false;
-        daemon->migrated = true;
-        if (n_applied > 0)
-            ph_log(PH_LOG_NOTICE, "store.migrated", "files=%u", n_applied);
-    }
-    return daemon->settings_loaded || load_settings(daemon, error);
+    return (daemon->migrated || migrate(daemon, wait_s, error)) &&
+           (daemon->settings_loaded || load_settings(daemon, error));
 }
 
 static bool
@@ -152,11 +153,10 @@ PH_IN_JOB static bool
 open_store(Daemon *daemon, GError **error)
 {
     g_autofree char *spool = ph_config_file(daemon->config, "spool");
-    const char *schema = g_getenv("POSTHOUSE_SCHEMA");
     PhStoreConfig store = {
         .conninfo = daemon->conninfo,
         .node_name = daemon->config->node_name,
-        .schema_folder = schema != NULL ? schema : PH_SCHEMA_DIR,
+        .schema_folder = PH_SCHEMA_DIR,
         .spool_folder = spool,
 #ifdef PH_TEST_POINTS
         .without_batching = g_getenv("POSTHOUSE_WITHOUT_BATCHING") != NULL,
@@ -181,20 +181,12 @@ start_store(Daemon *daemon, GError **error)
         return false;
 
     /* The schema first: the store's threads read it as soon as they start. */
-    unsigned n_applied;
-    g_autofree char *by = g_strdup_printf("posthouse %s", PH_VERSION);
-    const char *schema = g_getenv("POSTHOUSE_SCHEMA");
-    int64_t deadline_us = ph_monotonic_us() + DATABASE_WAIT_S * G_USEC_PER_SEC;
-    daemon->migrated = ph_store_migrate_blocking(daemon->conninfo,
-        schema != NULL ? schema : PH_SCHEMA_DIR, by, deadline_us, &n_applied, &cause);
-    if (!daemon->migrated && !is_worth_waiting(cause)) {
+    if (!migrate(daemon, DATABASE_WAIT_S, &cause) && !is_worth_waiting(cause)) {
         g_propagate_error(error, g_steal_pointer(&cause));
         return false;
     }
     if (!open_store(daemon, error))
         return false;
-    if (daemon->migrated && n_applied > 0)
-        ph_log(PH_LOG_NOTICE, "store.migrated", "files=%u", n_applied);
     if (daemon->migrated && load_settings(daemon, &cause))
         return true;
     ph_log(PH_LOG_ERROR, "store.away", "%s", cause->message);
@@ -227,9 +219,8 @@ start_tls(const Daemon *daemon)
 PH_IN_JOB static void
 start_plugins(const Daemon *daemon)
 {
-    const char *folder = g_getenv("POSTHOUSE_PLUGINS");
     g_autofree char *run = ph_config_file(daemon->config, "run/plugins");
-    ph_plugins_init(folder != NULL ? folder : PH_PLUGIN_DIR, run);
+    ph_plugins_init(PH_PLUGIN_DIR, run);
     g_autoptr(PhSettings) settings = ph_settings_current();
     g_auto(GStrv) names = g_strsplit(ph_settings_text(settings, "server.plugins", NULL), ",", -1);
     for (char **name = names; *name != NULL; name++) {
