@@ -26,11 +26,13 @@ BEGIN {
 }
 use Posthouse;
 
+# So that what was started is stopped when nobody reads on.
+$SIG{PIPE} = sub { exit 141 };
+
 my $build = $ENV{PH_BUILD} or die "PH_BUILD names no build folder\n";
 -x "$build/bench/smtp-load" or die "no programs in $build/bench: make bench-programs\n";
 
-# A server with its own database and accounts u0 ... of example.test. All of them have one password, and
-# its hash is made by one of them only: user add runs the others' as well, a few a second.
+# A server with its own database and accounts u0 ... of example.test.
 sub server {
     my ($n_accounts, %option) = @_;
     my $server = Posthouse->start(database => 'managed', accounts => 0, %option);
@@ -68,28 +70,54 @@ sub _stat {
     return split ' ', $rest;
 }
 
-# Clock ticks (user, system) of one process, without its children.
-sub process_ticks {
-    my ($pid) = @_;
-    my @field = _stat($pid) or croak "no process $pid";
-    return $field[11] + $field[12];
+# Milliseconds of CPU that the threads of one process have had whose names match.
+sub threads_cpu_ms {
+    my ($pid, $name) = @_;
+    my ($sum, $found) = (0, 0);
+    for my $thread (glob "/proc/$pid/task/*") {
+        next unless (Posthouse::slurp("$thread/comm") // '') =~ $name;
+        $found++;
+        my ($ns) = split ' ', Posthouse::slurp("$thread/schedstat") // '0';
+        $sum += $ns / 1e6;
+    }
+    croak "process $pid has no thread named like $name" unless $found;
+    return $sum;
 }
 
-# CPU seconds of a process and everything below it, ended children included.
-sub tree_cpu_s {
-    my ($root) = @_;
+# Every process: its parent, and its ticks with those of its ended children.
+sub _processes {
     my (%below, %ticks);
     for my $pid (map { m{/(\d+)$} } glob '/proc/[0-9]*') {
         my @field = _stat($pid) or next;
         push @{ $below{ $field[1] } }, $pid;
         $ticks{$pid} = $field[11] + $field[12] + $field[13] + $field[14];
     }
-    my $sum = 0;
-    my @open = ($root);
+    return (\%below, \%ticks);
+}
+
+sub _tree {
+    my ($root, $below) = @_;
+    my (@found, @open);
+    @open = ($root);
     while (defined(my $pid = shift @open)) {
-        $sum += $ticks{$pid} // 0;
-        push @open, @{ $below{$pid} // [] };
+        push @found, $pid;
+        push @open, @{ $below->{$pid} // [] };
     }
+    return @found;
+}
+
+# The ids of a process and everything below it.
+sub tree {
+    my ($root) = @_;
+    return _tree($root, (_processes())[0]);
+}
+
+# CPU seconds of a process and everything below it, ended children included.
+sub tree_cpu_s {
+    my ($root) = @_;
+    my ($below, $ticks) = _processes();
+    my $sum = 0;
+    $sum += $ticks->{$_} // 0 for _tree($root, $below);
     return $sum / POSIX::sysconf(POSIX::_SC_CLK_TCK());
 }
 

@@ -173,7 +173,7 @@ open_client(Client *client)
             load_die("TLS cannot be set up");
         SSL_set_connect_state(client->ssl);
     }
-    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLET, .data.ptr = client};
+    struct epoll_event event = { .events = EPOLLIN | EPOLLOUT | EPOLLET, .data.ptr = client };
     if (epoll_ctl(load.epoll, EPOLL_CTL_ADD, client->fd, &event) != 0)
         load_die("epoll: %s", g_strerror(errno));
 }
@@ -191,7 +191,8 @@ turn(int wait_ms)
 static void
 hold(double until_s)
 {
-    struct pollfd waits[] = {{.fd = 0, .events = POLLIN}, {.fd = load.epoll, .events = POLLIN}};
+    struct pollfd waits[] = { { .fd = 0, .events = POLLIN },
+        { .fd = load.epoll, .events = POLLIN } };
     while (load_now_s() < until_s) {
         if (poll(waits, 2, 1000) <= 0)
             continue;
@@ -226,15 +227,16 @@ int
 main(int argc, char **argv)
 {
     const GOptionEntry entries[] = {
-        {"port", 0, 0, G_OPTION_ARG_INT, &option.port, "of 127.0.0.1", "N"},
-        {"tls", 0, 0, G_OPTION_ARG_NONE, &option.tls, "TLS from the first byte", NULL},
-        {"login", 0, 0, G_OPTION_ARG_STRING, &option.login, "log in, select, idle", "LOGIN"},
-        {"password-file", 0, 0, G_OPTION_ARG_FILENAME, &option.password_file, "its password", "FILE"},
-        {"mailbox", 0, 0, G_OPTION_ARG_STRING, &option.mailbox, "to select (INBOX)", "NAME"},
-        {"steps", 0, 0, G_OPTION_ARG_STRING, &option.steps, "sessions that are up", "N,..."},
-        {"at-once", 0, 0, G_OPTION_ARG_INT, &option.at_once, "on their way at most (64)", "N"},
-        {"seconds", 0, 0, G_OPTION_ARG_INT, &option.seconds, "at most (300)", "N"},
-        {NULL, 0, 0, 0, NULL, NULL, NULL},
+        { "port", 0, 0, G_OPTION_ARG_INT, &option.port, "of 127.0.0.1", "N" },
+        { "tls", 0, 0, G_OPTION_ARG_NONE, &option.tls, "TLS from the first byte", NULL },
+        { "login", 0, 0, G_OPTION_ARG_STRING, &option.login, "log in, select, idle", "LOGIN" },
+        { "password-file", 0, 0, G_OPTION_ARG_FILENAME, &option.password_file, "its password",
+            "FILE" },
+        { "mailbox", 0, 0, G_OPTION_ARG_STRING, &option.mailbox, "to select (INBOX)", "NAME" },
+        { "steps", 0, 0, G_OPTION_ARG_STRING, &option.steps, "sessions that are up", "N,..." },
+        { "at-once", 0, 0, G_OPTION_ARG_INT, &option.at_once, "on their way at most (64)", "N" },
+        { "seconds", 0, 0, G_OPTION_ARG_INT, &option.seconds, "at most (300)", "N" },
+        { NULL, 0, 0, 0, NULL, NULL, NULL },
     };
     load_parse(argc, argv, entries, "Opens many IMAP sessions on this host and holds them.");
     if (option.port <= 0 || option.steps == NULL || option.at_once < 1)

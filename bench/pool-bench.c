@@ -84,8 +84,8 @@ main(int argc, char **argv)
         g_usleep(10000);
     double spent = cpu_us() - before;
     ph_reactor_call_blocking(ph_reactor_at(0), end, NULL);
-    printf("in_flight=%u jobs=%" G_GINT64_FORMAT " cpu_us_per_job=%.2f\n", bench.in_flight, bench.jobs,
-        spent / (double)bench.jobs);
+    printf("in_flight=%u jobs=%" G_GINT64_FORMAT " cpu_us_per_job=%.2f\n", bench.in_flight,
+        bench.jobs, spent / (double)bench.jobs);
     ph_reactors_stop();
     ph_pool_stop();
     g_free(bench.tasks);

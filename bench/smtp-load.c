@@ -36,7 +36,7 @@ typedef struct Client {
     int fd;
     Step step;
     bool pipelining;
-    bool begun;   /* the envelope of the message under way was sent */
+    bool begun;    /* the envelope of the message under way was sent */
     unsigned left; /* messages to send, the one under way included */
     GString *in;
     GString *out;
@@ -150,7 +150,8 @@ answer(Client *client, int code, const char *text)
     case STEP_GREETING:
         if (!good)
             return STEP_END;
-        g_string_append_printf(client->out, "%s load.example.org\r\n", option.lmtp ? "LHLO" : "EHLO");
+        g_string_append_printf(
+            client->out, "%s load.example.org\r\n", option.lmtp ? "LHLO" : "EHLO");
         return STEP_HELLO;
     case STEP_HELLO:
         client->pipelining = strstr(text, "PIPELINING") != NULL;
@@ -244,8 +245,8 @@ static bool
 transmit(Client *client)
 {
     while (client->sent < client->out->len) {
-        ssize_t n = send(client->fd, client->out->str + client->sent, client->out->len - client->sent,
-            MSG_NOSIGNAL);
+        ssize_t n = send(client->fd, client->out->str + client->sent,
+            client->out->len - client->sent, MSG_NOSIGNAL);
         if (n < 0)
             return errno == EAGAIN;
         client->sent += (size_t)n;
@@ -269,7 +270,7 @@ open_client(Client *client, unsigned n, unsigned messages)
     client->left = messages;
     client->in = g_string_new(NULL);
     client->out = g_string_new(NULL);
-    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLET, .data.ptr = client};
+    struct epoll_event event = { .events = EPOLLIN | EPOLLOUT | EPOLLET, .data.ptr = client };
     if (epoll_ctl(load.epoll, EPOLL_CTL_ADD, client->fd, &event) != 0)
         load_die("epoll: %s", g_strerror(errno));
     load.open++;
@@ -295,15 +296,15 @@ main(int argc, char **argv)
 {
     int lmtp = 0;
     const GOptionEntry entries[] = {
-        {"port", 0, 0, G_OPTION_ARG_INT, &option.port, "of 127.0.0.1", "N"},
-        {"lmtp", 0, 0, G_OPTION_ARG_NONE, &lmtp, "LMTP instead of SMTP", NULL},
-        {"connections", 0, 0, G_OPTION_ARG_INT, &option.connections, "at once (1)", "N"},
-        {"messages", 0, 0, G_OPTION_ARG_INT, &option.messages, "in total (1)", "N"},
-        {"size", 0, 0, G_OPTION_ARG_INT, &option.size_bytes, "of a message (8192)", "BYTES"},
-        {"recipient", 0, 0, G_OPTION_ARG_STRING, &option.recipient, "its address", "PATTERN"},
-        {"accounts", 0, 0, G_OPTION_ARG_INT, &option.accounts, "what %d goes through (1)", "N"},
-        {"seconds", 0, 0, G_OPTION_ARG_INT, &option.seconds, "at most (300)", "N"},
-        {NULL, 0, 0, 0, NULL, NULL, NULL},
+        { "port", 0, 0, G_OPTION_ARG_INT, &option.port, "of 127.0.0.1", "N" },
+        { "lmtp", 0, 0, G_OPTION_ARG_NONE, &lmtp, "LMTP instead of SMTP", NULL },
+        { "connections", 0, 0, G_OPTION_ARG_INT, &option.connections, "at once (1)", "N" },
+        { "messages", 0, 0, G_OPTION_ARG_INT, &option.messages, "in total (1)", "N" },
+        { "size", 0, 0, G_OPTION_ARG_INT, &option.size_bytes, "of a message (8192)", "BYTES" },
+        { "recipient", 0, 0, G_OPTION_ARG_STRING, &option.recipient, "its address", "PATTERN" },
+        { "accounts", 0, 0, G_OPTION_ARG_INT, &option.accounts, "what %d goes through (1)", "N" },
+        { "seconds", 0, 0, G_OPTION_ARG_INT, &option.seconds, "at most (300)", "N" },
+        { NULL, 0, 0, 0, NULL, NULL, NULL },
     };
     load_parse(argc, argv, entries, "Sends messages by SMTP or LMTP to this host.");
     option.lmtp = lmtp != 0;
