@@ -108,25 +108,45 @@ make_secrets(const PhConfig *config, unsigned uid, unsigned gid, GError **error)
 }
 
 static bool
-init_state(const char *state, const char *text, bool *is_new_out, GError **error)
+make_parent(const char *path, GError **error)
+{
+    g_autofree char *folder = g_path_get_dirname(path);
+    if (g_mkdir_with_parents(folder, 0755) == 0)
+        return true;
+    g_set_error(error, PH_ERROR, PH_ERROR_DENIED, "make \"%s\": %s", folder, g_strerror(errno));
+    return false;
+}
+
+static bool
+init_state(const char *state, const char *path, const char *text, bool *is_new_out, GError **error)
 {
     unsigned uid;
     unsigned gid;
-    g_autofree char *path = g_build_filename(state, "posthouse.conf", NULL);
     if (g_mkdir_with_parents(state, 0711) != 0) {
         g_set_error(error, PH_ERROR, PH_ERROR_DENIED, "make \"%s\": %s", state, g_strerror(errno));
         return false;
     }
     *is_new_out = !g_file_test(path, G_FILE_TEST_EXISTS);
-    if (*is_new_out && !write_config(path, text, error))
+    if (*is_new_out && (!make_parent(path, error) || !write_config(path, text, error)))
         return false;
-    g_autoptr(PhConfig) config = ph_config_load(NULL, state, error);
+    g_autoptr(PhConfig) config = ph_config_load(path, state, error);
     if (config == NULL || !ph_config_user(config, &uid, &gid, error)) {
         if (*is_new_out)
             g_unlink(path);
         return false;
     }
     return make_folders(config, uid, gid, error) && make_secrets(config, uid, gid, error);
+}
+
+/* Beside the state that was named; else where serve looks for it. */
+static char *
+config_path(const PhCommonOptions *options)
+{
+    if (options->config != NULL)
+        return g_strdup(options->config);
+    if (options->state != NULL)
+        return g_build_filename(options->state, "posthouse.conf", NULL);
+    return g_build_filename(PH_SYSCONF_DIR, "posthouse.conf", NULL);
 }
 
 int
@@ -139,13 +159,14 @@ ph_command_init(const PhCommonOptions *options, int argc, char **argv)
     if (!parse_options(argc, argv, text))
         return 2;
     g_autoptr(GError) error = NULL;
+    g_autofree char *path = config_path(options);
     bool is_new;
-    if (!init_state(state, text->str, &is_new, &error)) {
+    if (!init_state(state, path, text->str, &is_new, &error)) {
         fprintf(stderr, "posthouse init: %s\n", error->message);
         return 1;
     }
-    printf(is_new ? "\"%s\" is ready; start it with: posthouse serve --state %s\n"
-                  : "\"%s\" is there already; start it with: posthouse serve --state %s\n",
-        state, state);
+    printf("\"%s\" is %s; start it with: posthouse%s%s%s%s serve\n", state, is_new ? "ready" : "there already",
+        options->config != NULL ? " --config " : "", options->config != NULL ? options->config : "",
+        options->state != NULL ? " --state " : "", options->state != NULL ? options->state : "");
     return 0;
 }
