@@ -113,7 +113,8 @@ PH_IN_JOB static bool
 load_settings(Daemon *daemon, GError **error)
 {
     int64_t deadline_us = ph_monotonic_us() + SYNC_DEADLINE_S * G_USEC_PER_SEC;
-    if (!ph_settings_sync_blocking(deadline_us, error))
+    /* The ping tells the status which schema this is. */
+    if (!ph_settings_sync_blocking(deadline_us, error) || !ph_store_ping_blocking(deadline_us, error))
         return false;
     daemon->settings_loaded = true;
     apply_log_settings();

@@ -15,28 +15,28 @@ enum {
 /* -- the semaphore ------------------------------------------------------------------------------------------- */
 
 static struct {
-    GMutex mutex;
+    PhMutex mutex;
     GCond cond;
     unsigned running;
-} hashing;
+} hashing = { .mutex = { .rank = PH_LOCK_IDENTITY } };
 
 static void
 enter_hashing(void)
 {
-    g_mutex_lock(&hashing.mutex);
+    ph_mutex_lock(&hashing.mutex);
     while (hashing.running >= g_get_num_processors())
-        g_cond_wait(&hashing.cond, &hashing.mutex);
+        ph_mutex_wait(&hashing.mutex, &hashing.cond);
     hashing.running++;
-    g_mutex_unlock(&hashing.mutex);
+    ph_mutex_unlock(&hashing.mutex);
 }
 
 static void
 leave_hashing(void)
 {
-    g_mutex_lock(&hashing.mutex);
+    ph_mutex_lock(&hashing.mutex);
     hashing.running--;
     g_cond_signal(&hashing.cond);
-    g_mutex_unlock(&hashing.mutex);
+    ph_mutex_unlock(&hashing.mutex);
 }
 
 /* -- Argon2id ------------------------------------------------------------------------------------------------- */

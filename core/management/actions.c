@@ -352,6 +352,32 @@ free_secret(gpointer secret)
     ph_secret_free(secret);
 }
 
+/* JSON-GLib calls itself for each level: a request of brackets alone would use up the stack. It also takes comments and
+ * other quotes, which are no JSON, and among which brackets could hide from this count. */
+static bool
+is_too_deep(const char *request, size_t length)
+{
+    enum { REQUEST_DEPTH_MAX = 64 };
+    unsigned depth = 0;
+    bool in_string = false;
+    for (size_t i = 0; i < length; i++) {
+        char byte = request[i];
+        if (in_string && byte == '\\')
+            i++;
+        else if (byte == '"')
+            in_string = !in_string;
+        else if (in_string)
+            continue;
+        else if (byte == '\'' || byte == '/' || byte == '#')
+            return true;
+        else if ((byte == '[' || byte == '{') && ++depth > REQUEST_DEPTH_MAX)
+            return true;
+        else if ((byte == ']' || byte == '}') && depth > 0)
+            depth--;
+    }
+    return false;
+}
+
 char *
 ph_action_dispatch_blocking(const char *request, size_t length, const PhCaller *caller)
 {
@@ -369,7 +395,8 @@ ph_action_dispatch_blocking(const char *request, size_t length, const PhCaller *
     call.current = call.answer;
     g_autoptr(GError) cause = NULL;
     JsonNode *root = NULL;
-    if (json_parser_load_from_data(parser, request, (gssize)length, &cause))
+    if (!is_too_deep(request, length) &&
+        json_parser_load_from_data(parser, request, (gssize)length, &cause))
         root = json_parser_get_root(parser);
     if (root != NULL && JSON_NODE_HOLDS_OBJECT(root))
         run_call(&call, json_node_get_object(root), &error);

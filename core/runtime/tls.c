@@ -211,8 +211,10 @@ SSL *
 ph_tls_client_new(int fd, const char *server_name)
 {
     g_mutex_lock(&tls.mutex);
+    ph_handover_take(&tls);
     init_locked();
     SSL *ssl = tls.client != NULL ? SSL_new(tls.client) : NULL;
+    ph_handover_give(&tls);
     g_mutex_unlock(&tls.mutex);
     if (ssl == NULL)
         return NULL;

@@ -16,6 +16,7 @@ enum {
     ROWS_PER_LOAD = 100,   /* messages that the store is asked for at once */
     LOADS_PER_SLICE = 200, /* headers and bodies that were read */
     PART_TEXT_MAX_BYTES = 8 * 1024 * 1024,
+    WINDOW_BYTES = 256 * 1024,
 };
 
 typedef struct SearchJob {
@@ -98,17 +99,54 @@ append_part_text(GString *text, const PhOutlinePart *part, const char *bytes, si
     g_string_append_c(text, '\n');
 }
 
+/* A piece of a message that was read. Parts follow each other, and a small mail can have ten
+ * thousand of them: they are cut from what was read last, not asked for one by one. */
+typedef struct Window {
+    GBytes *bytes;
+    uint64_t start;
+    uint64_t message_end;
+} Window;
+
+static void
+window_clear(Window *window)
+{
+    g_clear_pointer(&window->bytes, g_bytes_unref);
+}
+
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Window, window_clear)
+
+PH_IN_JOB static GBytes *
+read_through(const SearchJob *job, int64_t message_id, Window *window, uint64_t offset,
+    uint64_t length, GError **error)
+{
+    if (length >= WINDOW_BYTES || offset + length > window->message_end)
+        return read_range(job, message_id, offset, length, error);
+    if (window->bytes == NULL || offset < window->start ||
+        offset + length > window->start + g_bytes_get_size(window->bytes)) {
+        window_clear(window);
+        window->start = offset;
+        window->bytes = read_range(
+            job, message_id, offset, MIN((uint64_t)WINDOW_BYTES, window->message_end - offset), error);
+        if (window->bytes == NULL)
+            return NULL;
+    }
+    size_t have = g_bytes_get_size(window->bytes);
+    size_t at = MIN((size_t)(offset - window->start), have);
+    return g_bytes_new_from_bytes(window->bytes, at, MIN((size_t)length, have - at));
+}
+
 /* The text parts, decoded, and the headers of messages within. */
 PH_IN_JOB static char *
 load_body(const SearchJob *job, int64_t message_id, const PhOutline *outline, GError **error)
 {
     g_autoptr(GString) text = g_string_new(NULL);
+    g_auto(Window) window = {.message_end = ph_outline_part(outline, 0)->body_end};
     for (size_t i = 0; i < ph_outline_count(outline); i++) {
         const PhOutlinePart *part = ph_outline_part(outline, i);
         bool inner_header = part->parent != PH_OUTLINE_NONE &&
                             ph_outline_part(outline, part->parent)->kind == PH_PART_MESSAGE;
         if (inner_header && part->body_start > part->header_start) {
-            g_autoptr(GBytes) header = read_range(job, message_id, part->header_start,
+            g_autoptr(GBytes) header = read_through(job, message_id, &window, part->header_start,
                 MIN(part->body_start - part->header_start, (uint64_t)PH_HEADER_MAX_BYTES), error);
             if (header == NULL)
                 return NULL;
@@ -120,7 +158,7 @@ load_body(const SearchJob *job, int64_t message_id, const PhOutline *outline, GE
         if (part->kind != PH_PART_LEAF || strcmp(part->type, "text") != 0)
             continue;
         uint64_t size = MIN(part->body_end - part->body_start, (uint64_t)PART_TEXT_MAX_BYTES);
-        g_autoptr(GBytes) bytes = read_range(job, message_id, part->body_start, size, error);
+        g_autoptr(GBytes) bytes = read_through(job, message_id, &window, part->body_start, size, error);
         if (bytes == NULL)
             return NULL;
         size_t length;

@@ -103,6 +103,10 @@ subtest 'mailboxes' => sub {
     like($imap->cmd('DELETE INBOX'), qr/^NO \[NOPERM\]/, 'INBOX stays');
     like($imap->cmd('DELETE Nothing'), qr/^NO \[NONEXISTENT\]/, 'what is not there cannot go');
     ok_cmd('DELETE Old');
+    my $own = $server->imap(login => 'alice');
+    $own->cmd($_) for 'CREATE Brief', 'SELECT Brief';
+    like($own->cmd('DELETE Brief'), qr/^OK/, 'who deletes the selected mailbox is answered');
+    like($own->response, qr/^\* BYE/, 'and then sent off');
 };
 
 subtest 'APPEND and FETCH' => sub {
@@ -152,10 +156,47 @@ subtest 'APPEND and FETCH' => sub {
     like(ok_cmd('UID FETCH 2:* FLAGS'), qr/^\* 2 FETCH \(UID 2 FLAGS/, 'UID FETCH has the UID');
     is(ok_cmd('UID FETCH 900 FLAGS'), '', 'a UID that is not there is passed over');
     like(ok_cmd('UID FETCH 900:* UID'), qr/^\* 2 FETCH \(UID 2\)$/, 'but * is the last');
-    like($imap->cmd('FETCH 3 FLAGS'), qr/^BAD/, 'a number that is not there is an error');
+    is(ok_cmd('UID FETCH 900:4294967295 UID'), '', 'the largest number is not *');
+    is(ok_cmd('UID FETCH 2,*:1,' . '1:*,' x 10000 . '2 UID'), "* 1 FETCH (UID 1)\n* 2 FETCH (UID 2)", 'each once, in order');
+    like($imap->cmd("FETCH $_ FLAGS"), qr/^BAD/, "$_, which is not there, is an error") for 3, 4294967295;
+    my $fields = sub { $imap->literal('FETCH 2 BODY.PEEK[HEADER.FIELDS (', \$_[0], ')]'); untagged() };
+    is($fields->("A\r\nB"), qq(* 2 FETCH (BODY[HEADER.FIELDS ("A  B")] {2}\r\n\r\n)), 'a line end in the name of a field');
+    is($fields->("A\xe4"), qq(* 2 FETCH (BODY[HEADER.FIELDS ({2}\r\nA\xe4)] {2}\r\n\r\n)), 'eight bits in one');
     unlike(flags_of(2), qr/Seen/, 'PEEK leaves \\Seen alone');
     like(ok_cmd('FETCH 2 BODY[TEXT]'), qr/second\r\n/, 'BODY[TEXT]');
     like(flags_of(2), qr/Seen/, 'does not');
+};
+
+subtest 'messages within messages that have nothing' => sub {
+    ok_cmd('CREATE Empty');
+    for my $inner ('', "\r\n", "\r\n\r\n") {
+        like($imap->append('Empty', "Content-Type: message/rfc822\r\n\r\n$inner"), qr/^OK/, 'one is taken');
+    }
+    my $client = $server->imap(login => 'alice');
+    $client->cmd('EXAMINE Empty');
+    for my $part ('', '1.', '1.1.') {
+        like($client->cmd("FETCH 1:* (BODY.PEEK[${part}HEADER.FIELDS (X)] BODY.PEEK[${part}HEADER.FIELDS.NOT (X)]<0.1>)"),
+            qr/^OK/, "${part}HEADER.FIELDS");
+        is(scalar(() = $client->untagged), 3, 'of all');
+    }
+    like($client->cmd('SEARCH OR BODY x TEXT y'), qr/^OK/, 'SEARCH');
+    like($client->cmd('FETCH 1:* (ENVELOPE BODYSTRUCTURE BODY)'), qr/^OK/, 'and what is kept of them');
+};
+
+subtest 'a search in many parts' => sub {
+    my $part = sub { "--b\r\nContent-Type: text/plain\r\n\r\n$_[0]\r\n" };
+    my $message = "Content-Type: multipart/mixed; boundary=b\r\n\r\n" . join '', map { $part->($_) } map({ "word$_." } 1 .. 3000),
+        'x' x 200000 . ' middle.', 'y' x 300000 . ' large.', map({ "word$_." } 3001 .. 6000);
+    ok_cmd('CREATE Parts');
+    like($imap->append('Parts', $message), qr/^OK/, 'a message of 6002 parts');
+    my $client = $server->imap(login => 'alice');
+    $client->cmd('EXAMINE Parts');
+    for my $word (map({ "word$_." } 1, 2, 2999, 3000, 3001, 6000), 'middle.', 'large.') {
+        $client->cmd("SEARCH BODY $word");
+        is(($client->untagged)[0], '* SEARCH 1', $word);
+    }
+    $client->cmd('SEARCH BODY word6001.');
+    is(($client->untagged)[0], '* SEARCH', 'and what is in none');
 };
 
 subtest 'STORE and SEARCH' => sub {

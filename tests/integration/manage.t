@@ -153,6 +153,7 @@ subtest 'audit, status, metrics, log' => sub {
     like($server->cli_ok(qw(audit list --action domain.add)), qr/domain\.add +example\.org +.*exists/, 'failures too');
     my $status = $server->cli_ok('status');
     like($status, qr/^plugin\.(smtp|imap)\.\d+ +serving/m, 'the status of plugins');
+    like($status, qr/^schema_version +[1-9]/m, 'which schema the database has');
     like($status, qr/^lane\.mail +running=/m, 'and lanes');
     like($server->cli_ok(qw(server metrics)), qr/smtp_messages_received_total \d+/, 'metrics');
     like($server->cli_ok(qw(server log --limit 5)), qr/posthouse/, 'the newest lines');
@@ -174,6 +175,8 @@ subtest 'the control socket' => sub {
     like($ask->(qq({"action":"domain.add","args":{"name":7}}\n)), qr/takes text/, 'a wrong type');
     like($ask->(qq({"action":"domain.add","args":[]}\n)), qr/takes an object/, 'no arguments');
     is($ask->('x' x 3_000_000), 'closed', 'an endless line');
+    like($ask->("$_\n"), qr/"code":"syntax"/, 'endless brackets')
+        for '[' x 200_000, '{"a":' x 100_000, q('"') . '[' x 200_000, q({"a":/*"*/) . '[' x 200_000;
     like($ask->(qq({"action":"domain.list"}\n)), qr/"ok":true/, 'and it still answers');
 };
 
