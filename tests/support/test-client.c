@@ -55,7 +55,7 @@ test_client_free(TestClient *client)
 static bool
 wait_fd(int fd, short events, int timeout_ms)
 {
-    struct pollfd polled = {.fd = fd, .events = events};
+    struct pollfd polled = { .fd = fd, .events = events };
     return poll(&polled, 1, timeout_ms) > 0;
 }
 
@@ -87,7 +87,8 @@ test_client_send_some(TestClient *client, const void *bytes, size_t length)
 {
     size_t sent = 0;
     while (sent < length && wait_fd(client->fd, POLLOUT, 300)) {
-        ssize_t n = send(client->fd, (const char *)bytes + sent, length - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t n = send(
+            client->fd, (const char *)bytes + sent, length - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n <= 0)
             break;
         sent += (size_t)n;
@@ -196,7 +197,7 @@ test_client_start_tls(TestClient *client, const char *ca_path, const char *alpn)
         SSL_set_alpn_protos(ssl, list->data, list->len);
     }
     SSL_set_fd(ssl, client->fd);
-    struct timeval patience = {.tv_sec = TEST_PATIENCE_MS / 1000};
+    struct timeval patience = { .tv_sec = TEST_PATIENCE_MS / 1000 };
     setsockopt(client->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
     if (SSL_connect(ssl) != 1) {
         g_test_message("handshake: %s", ERR_reason_error_string(ERR_peek_error()));

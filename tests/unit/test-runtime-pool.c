@@ -78,7 +78,7 @@ test_lane_flood(void)
     enum { FLOOD = 200 };
     for (PhLane flooded = 0; flooded < PH_N_LANES; flooded++) {
         ph_pool_start(8);
-        Gate gate = {.open = false};
+        Gate gate = { .open = false };
         int hung = 0;
         for (int i = 0; i < FLOOD; i++)
             push(flooded, &hung, &gate);
@@ -105,7 +105,7 @@ static void
 test_lane_all(void)
 {
     ph_pool_start(16);
-    Gate gate = {.open = false};
+    Gate gate = { .open = false };
     int done = 0;
     for (int i = 0; i < 50; i++)
         for (PhLane lane = 0; lane < PH_N_LANES; lane++)
@@ -151,7 +151,7 @@ test_wake_burst(void)
     ph_pool_start(8);
     for (int round = 0; round < 200; round++) {
         unsigned most = state_of(PH_LANE_MAIL).most;
-        Gate gate = {.open = false};
+        Gate gate = { .open = false };
         int done = 0;
         for (unsigned i = 0; i < most; i++)
             push(PH_LANE_MAIL, &done, &gate);
@@ -192,13 +192,16 @@ test_wake_in_flight(void)
     int finished = 0;
     int total = 0;
     for (int i = 0; i < IN_FLIGHT; i++) {
-        runners[i] = (Runner){.node.run = runner_run, .left = ROUNDS, .finished = &finished, .total = &total};
+        runners[i] = (Runner){
+            .node.run = runner_run, .left = ROUNDS, .finished = &finished, .total = &total
+        };
         ph_pool_push(PH_LANE_MAIL, &runners[i].node);
     }
     test_wait_for(value(&finished) == IN_FLIGHT);
     g_assert_cmpint(value(&total), ==, IN_FLIGHT * ROUNDS);
     int64_t jobs = 0;
-    test_wait_for((jobs = state_of(PH_LANE_MAIL).jobs + state_of(PH_LANE_WEB).jobs) == IN_FLIGHT * ROUNDS);
+    test_wait_for(
+        (jobs = state_of(PH_LANE_MAIL).jobs + state_of(PH_LANE_WEB).jobs) == IN_FLIGHT * ROUNDS);
     ph_pool_stop();
 }
 

@@ -9,7 +9,6 @@
 
 static PhReactor *reactor;
 
-
 static void
 nothing(PhReactor *here, void *data)
 {
@@ -76,7 +75,7 @@ test_post_threads(void)
     Poster posters[POSTERS];
     letters_seen = 0;
     for (int i = 0; i < POSTERS; i++) {
-        posters[i] = (Poster){.seen = 0};
+        posters[i] = (Poster){ .seen = 0 };
         posters[i].thread = g_thread_new("poster", poster_main, &posters[i]);
     }
     for (int i = 0; i < POSTERS; i++)
@@ -181,7 +180,7 @@ fired(Alarm *alarm_)
     return __atomic_load_n(&alarm_->fired, __ATOMIC_ACQUIRE);
 }
 
-static const int64_t order_ms[] = {30, 10, 50, 20, 40, 0, 10, 25};
+static const int64_t order_ms[] = { 30, 10, 50, 20, 40, 0, 10, 25 };
 
 static void
 arm_in_order(PhReactor *here, void *data)
@@ -198,7 +197,7 @@ test_timer_order(void)
     g_autoptr(GString) order = g_string_new(NULL);
     Alarm alarms[G_N_ELEMENTS(order_ms)];
     for (size_t i = 0; i < G_N_ELEMENTS(order_ms); i++) {
-        alarms[i] = (Alarm){.order = order, .letter = (char)('a' + i)};
+        alarms[i] = (Alarm){ .order = order, .letter = (char)('a' + i) };
         ph_timer_init(&alarms[i].timer, alarm_due, &alarms[i]);
     }
     ph_reactor_call_blocking(reactor, arm_in_order, alarms);
@@ -210,6 +209,7 @@ test_timer_order(void)
     g_assert_cmpstr(order->str + 3, ==, "dhaec");
     for (size_t i = 0; i < G_N_ELEMENTS(order_ms); i++)
         g_assert_false(alarms[i].early);
+    flush(); /* the callback has returned */
 }
 
 typedef struct Arming {
@@ -232,7 +232,7 @@ arm_one(PhReactor *here, void *data)
 static void
 arm_from_here(Alarm *alarm_, int64_t delay_ms)
 {
-    Arming arming = {.alarm = alarm_, .delay_ms = delay_ms};
+    Arming arming = { .alarm = alarm_, .delay_ms = delay_ms };
     ph_reactor_call_blocking(reactor, arm_one, &arming);
 }
 
@@ -240,7 +240,7 @@ arm_from_here(Alarm *alarm_, int64_t delay_ms)
 static void
 test_timer_later(void)
 {
-    Alarm one = {.order = NULL};
+    Alarm one = { .order = NULL };
     ph_timer_init(&one.timer, alarm_due, &one);
     arm_from_here(&one, 5);
     arm_from_here(&one, 60);
@@ -250,24 +250,26 @@ test_timer_later(void)
     g_assert_false(one.early);
     g_usleep(80000);
     g_assert_cmpint(fired(&one), ==, 1);
+    flush(); /* the callback has returned */
 }
 
 static void
 test_timer_sooner(void)
 {
-    Alarm one = {.order = NULL};
+    Alarm one = { .order = NULL };
     ph_timer_init(&one.timer, alarm_due, &one);
     int64_t begin_us = ph_monotonic_us();
     arm_from_here(&one, 60000);
     arm_from_here(&one, 5);
     test_wait_for(fired(&one) == 1);
     g_assert_cmpint(ph_monotonic_us() - begin_us, <, 5 * G_USEC_PER_SEC);
+    flush(); /* the callback has returned */
 }
 
 static void
 test_timer_disarm(void)
 {
-    Alarm one = {.order = NULL};
+    Alarm one = { .order = NULL };
     ph_timer_init(&one.timer, alarm_due, &one);
     arm_from_here(&one, 10);
     arm_from_here(&one, -1);
@@ -275,22 +277,23 @@ test_timer_disarm(void)
     g_usleep(40000);
     g_assert_cmpint(fired(&one), ==, 0);
     g_assert_false(ph_timer_is_armed(&one.timer));
+    flush(); /* the callback has returned */
 }
 
 /* A callback may disarm others that are due in the same turn, arm them, and arm itself again. */
 static void
 test_timer_callbacks(void)
 {
-    Alarm killer = {.order = NULL};
-    Alarm victim = {.order = NULL};
-    Alarm child = {.order = NULL};
+    Alarm killer = { .order = NULL };
+    Alarm victim = { .order = NULL };
+    Alarm child = { .order = NULL };
     ph_timer_init(&killer.timer, alarm_due, &killer);
     ph_timer_init(&victim.timer, alarm_due, &victim);
     ph_timer_init(&child.timer, alarm_due, &child);
     killer.disarms = &victim.timer;
     killer.arms = &child.timer;
     killer.again = 3;
-    Arming both[] = {{&killer, 5}, {&victim, 6}};
+    Arming both[] = { { &killer, 5 }, { &victim, 6 } };
     ph_reactor_call_blocking(reactor, arm_one, &both[0]);
     ph_reactor_call_blocking(reactor, arm_one, &both[1]);
     test_wait_for(fired(&killer) == 4);
@@ -299,6 +302,7 @@ test_timer_callbacks(void)
     g_assert_cmpint(fired(&killer), ==, 4);
     g_assert_cmpint(fired(&victim), <=, 1); /* a slow machine may see it first */
     arm_from_here(&child, -1);
+    flush(); /* the callback has returned */
 }
 
 enum { CROWD = 2000 };
@@ -381,7 +385,7 @@ pipe_new(bool *freed)
     int fds[2];
     g_assert_cmpint(pipe(fds), ==, 0);
     Pipe *pipe_ = g_new0(Pipe, 1);
-    pipe_->source = (PhSource){.fd = fds[0], .ready = pipe_ready};
+    pipe_->source = (PhSource){ .fd = fds[0], .ready = pipe_ready };
     pipe_->write_fd = fds[1];
     pipe_->freed = freed;
     g_assert_cmpint(write(fds[1], "x", 1), ==, 1);
@@ -401,8 +405,8 @@ static void
 test_source_freed(void)
 {
     for (int i = 0; i < 50; i++) {
-        bool freed[2] = {false, false};
-        Pipe *pipes[] = {pipe_new(&freed[0]), pipe_new(&freed[1])};
+        bool freed[2] = { false, false };
+        Pipe *pipes[] = { pipe_new(&freed[0]), pipe_new(&freed[1]) };
         pipes[0]->kills = pipes[1];
         ph_reactor_call_blocking(reactor, add_pipes, pipes);
         flush();
@@ -416,7 +420,7 @@ static void
 test_source_refused(void)
 {
     g_autoptr(GError) error = NULL;
-    PhSource none = {.fd = -1, .ready = pipe_ready};
+    PhSource none = { .fd = -1, .ready = pipe_ready };
     g_assert_false(ph_reactor_add(reactor, &none, EPOLLIN, &error));
     g_assert_error(error, PH_ERROR, PH_ERROR_TEMPORARY);
 }
@@ -451,7 +455,7 @@ touch_thrice(PhReactor *here, void *data)
 static void
 test_touch(void)
 {
-    Touched touched = {.touch.func = touch_run, .again = true};
+    Touched touched = { .touch.func = touch_run, .again = true };
     ph_reactor_call_blocking(reactor, touch_thrice, &touched);
     flush();
     flush();

@@ -128,8 +128,8 @@ clear(PhReactor *here, void *data)
 static void
 test_run_done(void)
 {
-    PhOwner owner = {.name = "test"};
-    Work work = {.owner = &owner, .context = "0123456789abc", .repeat = 9};
+    PhOwner owner = { .name = "test" };
+    Work work = { .owner = &owner, .context = "0123456789abc", .repeat = 9 };
     ph_reactor_call_blocking(reactor, start, &work);
     test_wait_for(value(&work.freed) == 10);
     g_assert_cmpint(value(&work.jobs), ==, 10);
@@ -145,8 +145,8 @@ static void
 test_run_gone(void)
 {
     for (int i = 0; i < 20; i++) {
-        PhOwner owner = {.name = "test"};
-        Work work = {.owner = &owner, .slow = i % 4 == 0};
+        PhOwner owner = { .name = "test" };
+        Work work = { .owner = &owner, .slow = i % 4 == 0 };
         ph_reactor_call_blocking(reactor, start, &work);
         ph_reactor_call_blocking(reactor, clear, &work);
         if (value(&work.freed) == 0 && work.slow)
@@ -161,8 +161,8 @@ test_run_gone(void)
 static void
 test_run_cleared_in_done(void)
 {
-    PhOwner owner = {.name = "test"};
-    Work work = {.owner = &owner, .clear_in_done = true};
+    PhOwner owner = { .name = "test" };
+    Work work = { .owner = &owner, .clear_in_done = true };
     ph_reactor_call_blocking(reactor, start, &work);
     test_wait_for(value(&work.freed) == 1);
     flush();
@@ -200,7 +200,7 @@ clear_rest(PhReactor *here, void *data)
 static void
 test_run_crowd(void)
 {
-    PhOwner owner = {.name = "test"};
+    PhOwner owner = { .name = "test" };
     Work *crowd = g_new0(Work, CROWD);
     for (int i = 0; i < CROWD; i++) {
         crowd[i].owner = &owner;
@@ -209,7 +209,8 @@ test_run_crowd(void)
     ph_reactor_call_blocking(reactor, start_crowd, crowd);
     ph_reactor_call_blocking(reactor, clear_half, crowd);
     for (int i = 0; i < CROWD; i++) {
-        test_wait_for(i % 2 == 0 ? value(&crowd[i].freed) == value(&crowd[i].jobs) : value(&crowd[i].freed) == 51);
+        test_wait_for(i % 2 == 0 ? value(&crowd[i].freed) == value(&crowd[i].jobs)
+                                 : value(&crowd[i].freed) == 51);
         if (i % 2 != 0)
             g_assert_cmpint(value(&crowd[i].done), ==, 51);
     }
@@ -241,7 +242,7 @@ finish_main(void *data)
 static void
 test_pending_finish(void)
 {
-    Work work = {.clear_in_done = true};
+    Work work = { .clear_in_done = true };
     ph_reactor_call_blocking(reactor, begin, &work);
     g_usleep(2000);
     g_assert_cmpint(value(&work.done), ==, 0);
@@ -253,7 +254,7 @@ test_pending_finish(void)
 static void
 test_pending_gone(void)
 {
-    Work work = {0};
+    Work work = { 0 };
     ph_reactor_call_blocking(reactor, begin, &work);
     ph_reactor_call_blocking(reactor, clear, &work);
     g_assert_cmpint(value(&work.freed), ==, 0);
@@ -306,7 +307,7 @@ signal_often(PhReactor *here, void *data)
 static void
 test_wake_merged(void)
 {
-    Work work = {0};
+    Work work = { 0 };
     ph_reactor_call_blocking(reactor, wake_begin, &work);
     ph_reactor_call_blocking(reactor, signal_often, &work);
     flush();
@@ -337,13 +338,13 @@ signaller_main(void *data)
 static void
 test_wake_closed(void)
 {
-    Work work = {0};
+    Work work = { 0 };
     int stop = 0;
     ph_reactor_call_blocking(reactor, wake_begin, &work);
     Signaller signallers[3];
     GThread *threads[3];
     for (int i = 0; i < 3; i++) {
-        signallers[i] = (Signaller){.wake = ph_wake_ref(work.wake), .stop = &stop};
+        signallers[i] = (Signaller){ .wake = ph_wake_ref(work.wake), .stop = &stop };
         threads[i] = g_thread_new("signaller", signaller_main, &signallers[i]);
     }
     test_wait_for(value(&work.wakes) > 10);
@@ -361,7 +362,7 @@ test_wake_closed(void)
 static void
 test_wake_last(void)
 {
-    Work work = {0};
+    Work work = { 0 };
     ph_reactor_call_blocking(reactor, wake_begin, &work);
     for (int i = 1; i <= 2000; i++) {
         ph_wake_signal(work.wake);
