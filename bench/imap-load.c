@@ -1,12 +1,13 @@
 /* imap-load.c - opens many IMAP sessions and holds them
  *
- * Usage: imap-load --port N [--tls] [--login LOGIN --password-file FILE [--mailbox NAME]] --steps N[,N...] [--at-once N]
- *                  [--seconds N]
+ * Usage: imap-load --port N [--tls] [--login LOGIN --password-file FILE [--mailbox NAME]] --steps
+ *        N[,N...] [--at-once N] [--seconds N]
  *
- * Without a login a session is up when it is greeted; with one, when it has logged in, selected the mailbox and is in
- * IDLE. For each step, sessions are opened until so many are up (at most --at-once on their way at a time); then it
- * prints "up N elapsed_s=..." and waits for a line on its input before the next step; after the last step it holds the
- * sessions until its input ends. A session that ends or is refused ends the program.
+ * Without a login a session is up when it is greeted; with one, when it has logged in, selected the
+ * mailbox and is in IDLE. For each step, sessions are opened until so many are up (at most
+ * --at-once on their way at a time); then it prints "up N elapsed_s=..." and waits for a line on
+ * its input before the next step; after the last step it holds the sessions until its input ends. A
+ * session that ends or is refused ends the program.
  */
 #include "load.h"
 

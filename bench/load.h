@@ -12,8 +12,9 @@
 
 /* As many descriptors as this process is allowed; ends it when that is fewer than needed. */
 void load_raise_limits(unsigned needed);
-/* A non-blocking connection to 127.0.0.1 under way. The n-th of many: each 20,000 come from another address of 127/8,
- * because one address has too few ports. Ends the process when the system has no more sockets. */
+/* A non-blocking connection to 127.0.0.1 under way. The n-th of many: each 20,000 come from another
+ * address of 127/8, because one address has too few ports. Ends the process when the system has no
+ * more sockets. */
 int load_connect(int port, unsigned n);
 /* Since the epoch of the monotonic clock. */
 double load_now_s(void);

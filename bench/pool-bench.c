@@ -1,6 +1,7 @@
 /* pool-bench.c - what a no-op job to the pool and back costs, in CPU
  *
- * Usage: pool-bench [IN-FLIGHT [SECONDS]]. Prints one line: microseconds of CPU (all threads) per job.
+ * Usage: pool-bench [IN-FLIGHT [SECONDS]]. Prints one line: microseconds of CPU (all threads) per
+ *        job.
  */
 #include "runtime/pool.h"
 #include "runtime/reactor.h"

@@ -1,12 +1,13 @@
 /* smtp-load.c - sends messages by SMTP or LMTP, as fast as the server takes them
  *
- * Usage: smtp-load --port N [--lmtp] [--connections N] [--messages N] [--size BYTES] [--recipient PATTERN]
- *                  [--accounts N] [--seconds N]
+ * Usage: smtp-load --port N [--lmtp] [--connections N] [--messages N] [--size BYTES] [--recipient
+ *        PATTERN] [--accounts N] [--seconds N]
  *
- * Each connection sends its share of the messages, one after the other, and is closed after the last. Where the server
- * offers PIPELINING, the envelope goes out whole, and that of the next message with the body of this one (RFC 2920
- * 3.1). In PATTERN, %d is the number of the account, 0 to N - 1: message after message goes to the next one. Prints one
- * line of figures; the time is from the first connect to the last 250. Exit status: 0 when all messages were taken.
+ * Each connection sends its share of the messages, one after the other, and is closed after the
+ * last. Where the server offers PIPELINING, the envelope goes out whole, and that of the next
+ * message with the body of this one (RFC 2920 3.1). In PATTERN, %d is the number of the account, 0
+ * to N - 1: message after message goes to the next one. Prints one line of figures; the time is
+ * from the first connect to the last 250. Exit status: 0 when all messages were taken.
  */
 #include "load.h"
 
@@ -78,7 +79,7 @@ count_error(int code)
     g_hash_table_insert(load.errors, key, GINT_TO_POINTER(so_far + 1));
 }
 
-/* -- sending ------------------------------------------------------------------------------------ */
+/* -- sending ----------------------------------------------------------------------------------- */
 
 static void
 make_body(void)
@@ -137,7 +138,7 @@ go_on(Client *client)
     return STEP_MAIL;
 }
 
-/* -- receiving ---------------------------------------------------------------------------------- */
+/* -- receiving --------------------------------------------------------------------------------- */
 
 /* A whole reply came: its code, and all of its lines. */
 static Step

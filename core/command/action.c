@@ -1,7 +1,8 @@
 /* action.c - any action as words, its answer as a table
  *
- * "posthouse domain add example.org" is the action "domain.add" with its first positional argument. The server checks
- * everything; here only the shape of the words is made into JSON, by the rows where they are known.
+ * "posthouse domain add example.org" is the action "domain.add" with its first positional argument.
+ * The server checks everything; here only the shape of the words is made into JSON, by the rows
+ * where they are known.
  */
 #include "command/command.h"
 
@@ -14,7 +15,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-/* -- the request --------------------------------------------------------------------------------------------- */
+/* -- the request ------------------------------------------------------------------------------- */
 
 static const PhArgumentRow *
 find_argument(const PhActionRow *row, const char *name, size_t length)
@@ -168,7 +169,7 @@ to_text(JsonObject *object)
     return json_to_string(root, FALSE);
 }
 
-/* -- the answer -------------------------------------------------------------------------------------------------- */
+/* -- the answer -------------------------------------------------------------------------------- */
 
 static char *
 value_text(JsonNode *node)
@@ -230,9 +231,10 @@ print_items(JsonArray *items)
     for (guint i = 0; i < json_array_get_length(items); i++) {
         JsonObject *item = json_array_get_object_element(items, i);
         for (guint c = 0; c < columns->len; c++) {
-            g_autofree char *text = json_object_has_member(item, columns->pdata[c])
-                                        ? value_text(json_object_get_member(item, columns->pdata[c]))
-                                        : g_strdup("");
+            g_autofree char *text =
+                json_object_has_member(item, columns->pdata[c])
+                    ? value_text(json_object_get_member(item, columns->pdata[c]))
+                    : g_strdup("");
             print_cell(text, widths[c], c + 1 == columns->len);
         }
     }
@@ -319,8 +321,7 @@ ph_command_action(const PhCommonOptions *options, int argc, char **argv)
     g_autoptr(PhConfig) config = ph_config_load(options->config, options->state, &error);
     g_autofree char *path = config != NULL ? ph_config_control_socket(config, &error) : NULL;
     g_autofree char *text = to_text(request);
-    g_autofree char *answer =
-        path != NULL ? ph_control_call_blocking(path, text, &error) : NULL;
+    g_autofree char *answer = path != NULL ? ph_control_call_blocking(path, text, &error) : NULL;
     if (answer == NULL) {
         fprintf(stderr, "posthouse: %s\n", error->message);
         return 1;

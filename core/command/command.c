@@ -14,9 +14,9 @@ static const struct {
     int (*run)(const PhCommonOptions *options, int argc, char **argv);
     const char *help; /* null: not for people */
 } command_rows[] = {
-    {"serve", ph_command_serve, "serve until a signal ends it"},
-    {"init", ph_command_init, "make a state folder with its posthouse.conf"},
-    {"daemon", ph_command_daemon, NULL},
+    { "serve", ph_command_serve, "serve until a signal ends it" },
+    { "init", ph_command_init, "make a state folder with its posthouse.conf" },
+    { "daemon", ph_command_daemon, NULL },
 };
 
 static void
@@ -113,7 +113,7 @@ ph_main(int argc, char **argv)
         fprintf(stderr, "posthouse: libsodium cannot be used\n");
         return 1;
     }
-    PhCommonOptions options = {.state = NULL};
+    PhCommonOptions options = { .state = NULL };
     int left = take_options(&options, argc - 1, argv + 1);
     int status = run_command(&options, left, argv + 1);
     g_free(options.state);

@@ -1,7 +1,8 @@
 /* command.h - the program's subcommands
  *
- * Shape:    each takes the words behind its name and gives the exit status: 0 done, 1 it failed (the reason is on standard
- *           error), 2 the words are wrong, PH_EXIT_CONFIG where starting again cannot help.
+ * Shape:    each takes the words behind its name and gives the exit status: 0 done, 1 it failed
+ *           (the reason is on standard error), 2 the words are wrong, PH_EXIT_CONFIG where starting
+ *           again cannot help.
  */
 #pragma once
 
@@ -20,6 +21,7 @@ int ph_command_serve(const PhCommonOptions *options, int argc, char **argv);
 int ph_command_daemon(const PhCommonOptions *options, int argc, char **argv);
 /* Any action, through the control socket of a running server. */
 int ph_command_action(const PhCommonOptions *options, int argc, char **argv);
-/* "NAME VALUE" or "NAME=VALUE" at argv[*index]; moves the index past it. Null: something else stands there. */
+/* "NAME VALUE" or "NAME=VALUE" at argv[*index]; moves the index past it. Null: something else
+ * stands there. */
 const char *ph_command_option(const char *name, int argc, char **argv, int *index);
 PH_API int ph_main(int argc, char **argv);

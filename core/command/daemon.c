@@ -1,8 +1,8 @@
 /* daemon.c - the unprivileged process that serves
  *
- * The main thread starts everything, then only waits: for signals, for the keeper's channel, for news about settings. With
- * the database away at start, everything is started from the sealed copy of the settings, and the database is tried until
- * it is there.
+ * The main thread starts everything, then only waits: for signals, for the keeper's channel, for
+ * news about settings. With the database away at start, everything is started from the sealed copy
+ * of the settings, and the database is tried until it is there.
  */
 #include "command/command.h"
 
@@ -61,27 +61,29 @@ typedef struct Daemon {
 static struct {
     int stale; /* settings changed elsewhere */
     int wake;
-} news = {.wake = -1};
+} news = { .wake = -1 };
 
 /* The default of server.host_name is this machine's name, known only at run time. */
 static PhSettingRow server_settings[] = {
-    {"server.host_name", PH_SETTING_TEXT, "localhost", 0, 253, NULL, PH_SCOPE_GLOBAL | PH_SCOPE_NODE,
-        "The name by which this server greets and signs what it adds to mail."},
-    {"server.plugins", PH_SETTING_LIST, "smtp,imap", 0, 1024, NULL, PH_SCOPE_GLOBAL | PH_SCOPE_NODE,
-        "Plugins that are started, divided by commas. Read at start."},
-    {"server.message.max_bytes", PH_SETTING_SIZE, "52428800", 1024, 2147483647, NULL, PH_SCOPE_GLOBAL,
-        "The largest message that is taken; what SIZE and APPENDLIMIT say."},
-    {"log.level", PH_SETTING_CHOICE, "info", 0, 0, "error|warning|notice|info|debug",
-        PH_SCOPE_GLOBAL | PH_SCOPE_NODE, "The least important lines that are written."},
-    {"log.format", PH_SETTING_CHOICE, "auto", 0, 0, "auto|text|journal|json",
+    { "server.host_name", PH_SETTING_TEXT, "localhost", 0, 253, NULL,
         PH_SCOPE_GLOBAL | PH_SCOPE_NODE,
-        "The form of log lines; \"auto\" is \"journal\" under systemd, else \"text\"."},
-    {"store.expunged.keep_d", PH_SETTING_TIME, "30", 0, 3650, NULL, PH_SCOPE_GLOBAL,
-        "How many days a deleted message can be brought back."},
-    {0},
+        "The name by which this server greets and signs what it adds to mail." },
+    { "server.plugins", PH_SETTING_LIST, "smtp,imap", 0, 1024, NULL,
+        PH_SCOPE_GLOBAL | PH_SCOPE_NODE,
+        "Plugins that are started, divided by commas. Read at start." },
+    { "server.message.max_bytes", PH_SETTING_SIZE, "52428800", 1024, 2147483647, NULL,
+        PH_SCOPE_GLOBAL, "The largest message that is taken; what SIZE and APPENDLIMIT say." },
+    { "log.level", PH_SETTING_CHOICE, "info", 0, 0, "error|warning|notice|info|debug",
+        PH_SCOPE_GLOBAL | PH_SCOPE_NODE, "The least important lines that are written." },
+    { "log.format", PH_SETTING_CHOICE, "auto", 0, 0, "auto|text|journal|json",
+        PH_SCOPE_GLOBAL | PH_SCOPE_NODE,
+        "The form of log lines; \"auto\" is \"journal\" under systemd, else \"text\"." },
+    { "store.expunged.keep_d", PH_SETTING_TIME, "30", 0, 3650, NULL, PH_SCOPE_GLOBAL,
+        "How many days a deleted message can be brought back." },
+    { 0 },
 };
 
-/* -- settings ------------------------------------------------------------------------------------------------- */
+/* -- settings ---------------------------------------------------------------------------------- */
 
 static void
 on_news(PhStoreNews kind, int64_t number, void *data)
@@ -101,8 +103,7 @@ apply_log_settings(void)
 {
     g_autoptr(PhSettings) settings = ph_settings_current();
     const char *format_name = ph_settings_text(settings, "log.format", NULL);
-    PhLogFormat format =
-        g_getenv("JOURNAL_STREAM") != NULL ? PH_LOG_JOURNAL : PH_LOG_TEXT;
+    PhLogFormat format = g_getenv("JOURNAL_STREAM") != NULL ? PH_LOG_JOURNAL : PH_LOG_TEXT;
     PhLogLevel level = PH_LOG_INFO;
     ph_log_format_parse(format_name, &format);
     ph_log_level_parse(ph_settings_text(settings, "log.level", NULL), &level);
@@ -114,22 +115,23 @@ load_settings(Daemon *daemon, GError **error)
 {
     int64_t deadline_us = ph_monotonic_us() + SYNC_DEADLINE_S * G_USEC_PER_SEC;
     /* The ping tells the status which schema this is. */
-    if (!ph_settings_sync_blocking(deadline_us, error) || !ph_store_ping_blocking(deadline_us, error))
+    if (!ph_settings_sync_blocking(deadline_us, error) ||
+        !ph_store_ping_blocking(deadline_us, error))
         return false;
     daemon->settings_loaded = true;
     apply_log_settings();
     return true;
 }
 
-/* -- the database ------------------------------------------------------------------------------------------------ */
+/* -- the database ------------------------------------------------------------------------------ */
 
 PH_IN_JOB static bool
 migrate(Daemon *daemon, int64_t wait_s, GError **error)
 {
     unsigned n_applied;
     int64_t deadline_us = ph_monotonic_us() + wait_s * G_USEC_PER_SEC;
-    daemon->migrated = ph_store_migrate_blocking(daemon->conninfo, PH_SCHEMA_DIR,
-        "posthouse " PH_VERSION, deadline_us, &n_applied, error);
+    daemon->migrated = ph_store_migrate_blocking(
+        daemon->conninfo, PH_SCHEMA_DIR, "posthouse " PH_VERSION, deadline_us, &n_applied, error);
     if (daemon->migrated && n_applied > 0)
         ph_log(PH_LOG_NOTICE, "store.migrated", "files=%u", n_applied);
     return daemon->migrated;
@@ -161,9 +163,11 @@ open_store(Daemon *daemon, GError **error)
         .spool_folder = spool,
 #ifdef PH_TEST_POINTS
         .without_batching = g_getenv("POSTHOUSE_WITHOUT_BATCHING") != NULL,
-        .commit_patience_ms = (unsigned)g_ascii_strtoull(
-            g_getenv("POSTHOUSE_COMMIT_PATIENCE_MS") != NULL ? g_getenv("POSTHOUSE_COMMIT_PATIENCE_MS") : "0",
-            NULL, 10),
+        .commit_patience_ms =
+            (unsigned)g_ascii_strtoull(g_getenv("POSTHOUSE_COMMIT_PATIENCE_MS") != NULL
+                                           ? g_getenv("POSTHOUSE_COMMIT_PATIENCE_MS")
+                                           : "0",
+                NULL, 10),
 #endif
     };
     ph_store_set_news_func(on_news, NULL);
@@ -193,7 +197,8 @@ start_store(Daemon *daemon, GError **error)
     ph_log(PH_LOG_ERROR, "store.away", "%s", cause->message);
     g_clear_error(&cause);
     if (ph_settings_sync_from_cache(&cause)) {
-        ph_log(PH_LOG_WARNING, "settings.from-cache", "the database is away: the last settings hold");
+        ph_log(
+            PH_LOG_WARNING, "settings.from-cache", "the database is away: the last settings hold");
         apply_log_settings();
     } else {
         ph_log(PH_LOG_WARNING, "settings.defaults", "%s", cause->message);
@@ -201,7 +206,7 @@ start_store(Daemon *daemon, GError **error)
     return true;
 }
 
-/* -- starting ------------------------------------------------------------------------------------------------------ */
+/* -- starting ---------------------------------------------------------------------------------- */
 
 static void
 start_tls(const Daemon *daemon)
@@ -212,8 +217,7 @@ start_tls(const Daemon *daemon)
     g_autoptr(GError) error = NULL;
     g_autoptr(PhSettings) settings = ph_settings_current();
     const char *host = ph_settings_text(settings, "server.host_name", NULL);
-    if (!ph_local_ca_ensure(folder, host, &error) ||
-        !ph_tls_use_files(certificate, key, &error))
+    if (!ph_local_ca_ensure(folder, host, &error) || !ph_tls_use_files(certificate, key, &error))
         ph_log(PH_LOG_ERROR, "tls.unavailable", "%s", error->message);
 }
 
@@ -258,8 +262,8 @@ start(Daemon *daemon, GError **error)
     ph_settings_declare(ph_listener_settings);
     ph_settings_declare(ph_identity_settings);
     if (!ph_process_lock(lock, 2000, error) ||
-        !ph_settings_sync_init(
-            daemon->config->state, daemon->config->node_name, error) || !start_store(daemon, error))
+        !ph_settings_sync_init(daemon->config->state, daemon->config->node_name, error) ||
+        !start_store(daemon, error))
         return false;
     start_tls(daemon);
     ph_pool_start(0);
@@ -270,7 +274,7 @@ start(Daemon *daemon, GError **error)
     return write_ports(daemon, error) && ph_channel_ready(error);
 }
 
-/* -- upkeep --------------------------------------------------------------------------------------------------------- */
+/* -- upkeep ------------------------------------------------------------------------------------ */
 
 static void
 purge_job(PhJobNode *node)
@@ -283,8 +287,7 @@ purge_job(PhJobNode *node)
     g_autoptr(GError) error = NULL;
     ph_store_set_lane(PH_LANE_SLOW);
     while (n == PURGE_BATCH && ph_monotonic_us() < deadline_us) {
-        if (!ph_purge_blocking(
-                ph_time_now_us() - keep_us, PURGE_BATCH, deadline_us, &n, &error)) {
+        if (!ph_purge_blocking(ph_time_now_us() - keep_us, PURGE_BATCH, deadline_us, &n, &error)) {
             ph_log(PH_LOG_WARNING, "store.purge", "%s", error->message);
             break;
         }
@@ -331,7 +334,7 @@ reload(Daemon *daemon)
     __atomic_store_n(&news.stale, 1, __ATOMIC_SEQ_CST);
 }
 
-/* -- stopping --------------------------------------------------------------------------------------------------------- */
+/* -- stopping ---------------------------------------------------------------------------------- */
 
 PH_IN_JOB static void
 stop(Daemon *daemon, int64_t drain_ms)
@@ -353,9 +356,9 @@ wait_for_end(Daemon *daemon)
 {
     for (;;) {
         struct pollfd polled[] = {
-            {.fd = daemon->signals, .events = POLLIN},
-            {.fd = ph_channel_fd(), .events = 0},
-            {.fd = news.wake, .events = POLLIN},
+            { .fd = daemon->signals, .events = POLLIN },
+            { .fd = ph_channel_fd(), .events = 0 },
+            { .fd = news.wake, .events = POLLIN },
         };
         poll(polled, G_N_ELEMENTS(polled), TICK_MS);
         if (polled[1].revents & (POLLHUP | POLLERR))
@@ -401,7 +404,7 @@ ph_command_daemon(const PhCommonOptions *options, int argc, char **argv)
         fprintf(stderr, "posthouse daemon: it is started by posthouse serve\n");
         return 2;
     }
-    Daemon daemon = {.signals = open_signals()};
+    Daemon daemon = { .signals = open_signals() };
     daemon.config = ph_config_load(options->config, options->state, &error);
     if (daemon.config == NULL) {
         fprintf(stderr, "posthouse daemon: %s\n", error->message);
@@ -409,8 +412,8 @@ ph_command_daemon(const PhCommonOptions *options, int argc, char **argv)
     }
     news.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     ph_channel_open(PH_CHANNEL_FD);
-    ph_log_start("posthouse",
-        g_getenv("JOURNAL_STREAM") != NULL ? PH_LOG_JOURNAL : PH_LOG_TEXT, PH_LOG_INFO);
+    ph_log_start("posthouse", g_getenv("JOURNAL_STREAM") != NULL ? PH_LOG_JOURNAL : PH_LOG_TEXT,
+        PH_LOG_INFO);
 
     int status = 0;
     if (!start(&daemon, &error)) {

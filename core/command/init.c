@@ -18,15 +18,15 @@ static const struct {
     const char *option;
     const char *key;
 } option_rows[] = {
-    {"--run-as", "run_as"},
-    {"--database", "database"},
-    {"--port-base", "port_base"},
-    {"--allowed-ports", "allowed_ports"},
-    {"--control-socket", "control_socket"},
-    {"--node-name", "node_name"},
+    { "--run-as", "run_as" },
+    { "--database", "database" },
+    { "--port-base", "port_base" },
+    { "--allowed-ports", "allowed_ports" },
+    { "--control-socket", "control_socket" },
+    { "--node-name", "node_name" },
 };
 
-static const char *const folders[] = {"run", "spool", "sites", "tls", "log", "backup"};
+static const char *const folders[] = { "run", "spool", "sites", "tls", "log", "backup" };
 
 static bool
 parse_options(int argc, char **argv, GString *text)
@@ -58,7 +58,8 @@ write_config(const char *path, const char *text, GError **error)
     bool good = write(fd, text, strlen(text)) == (ssize_t)strlen(text) && fsync(fd) == 0;
     close(fd);
     if (!good)
-        g_set_error(error, PH_ERROR, PH_ERROR_TEMPORARY, "write \"%s\": %s", path, g_strerror(errno));
+        g_set_error(
+            error, PH_ERROR, PH_ERROR_TEMPORARY, "write \"%s\": %s", path, g_strerror(errno));
     return good;
 }
 
@@ -67,8 +68,8 @@ give_away(const char *path, unsigned uid, unsigned gid, GError **error)
 {
     if (geteuid() != 0 || lchown(path, uid, gid) == 0)
         return true;
-    g_set_error(error, PH_ERROR, PH_ERROR_DENIED, "give \"%s\" to its user: %s", path,
-        g_strerror(errno));
+    g_set_error(
+        error, PH_ERROR, PH_ERROR_DENIED, "give \"%s\" to its user: %s", path, g_strerror(errno));
     return false;
 }
 
@@ -93,8 +94,8 @@ make_folders(const PhConfig *config, unsigned uid, unsigned gid, GError **error)
 static bool
 make_secrets(const PhConfig *config, unsigned uid, unsigned gid, GError **error)
 {
-    static const char *const made[] = {
-        "secret.key", "tls/ca.pem", "tls/ca.key", "tls/cert.pem", "tls/key.pem"};
+    static const char *const made[] = { "secret.key", "tls/ca.pem", "tls/ca.key", "tls/cert.pem",
+        "tls/key.pem" };
     g_autofree char *tls = ph_config_file(config, "tls");
     if (!ph_settings_sync_init(config->state, config->node_name, error) ||
         !ph_local_ca_ensure(tls, g_get_host_name(), error))
@@ -152,8 +153,9 @@ config_path(const PhCommonOptions *options)
 int
 ph_command_init(const PhCommonOptions *options, int argc, char **argv)
 {
-    g_autoptr(GString) text = g_string_new("# What Posthouse needs to start. All other settings are in the "
-                                           "database: posthouse config list\n");
+    g_autoptr(GString) text =
+        g_string_new("# What Posthouse needs to start. All other settings are in the "
+                     "database: posthouse config list\n");
     g_autofree char *state = g_strdup(options->state != NULL ? options->state : PH_STATE_DIR);
     g_string_append_printf(text, "state = %s\n", state);
     if (!parse_options(argc, argv, text))
@@ -165,8 +167,9 @@ ph_command_init(const PhCommonOptions *options, int argc, char **argv)
         fprintf(stderr, "posthouse init: %s\n", error->message);
         return 1;
     }
-    printf("\"%s\" is %s; start it with: posthouse%s%s%s%s serve\n", state, is_new ? "ready" : "there already",
-        options->config != NULL ? " --config " : "", options->config != NULL ? options->config : "",
-        options->state != NULL ? " --state " : "", options->state != NULL ? options->state : "");
+    printf("\"%s\" is %s; start it with: posthouse%s%s%s%s serve\n", state,
+        is_new ? "ready" : "there already", options->config != NULL ? " --config " : "",
+        options->config != NULL ? options->config : "", options->state != NULL ? " --state " : "",
+        options->state != NULL ? options->state : "");
     return 0;
 }

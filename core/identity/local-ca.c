@@ -67,8 +67,7 @@ static X509 *
 make_leaf(EVP_PKEY *key, X509 *ca, EVP_PKEY *ca_key, const char *host_name)
 {
     g_autoptr(X509) certificate = X509_new();
-    g_autofree char *names =
-        g_strdup_printf("DNS:%s,DNS:localhost,IP:127.0.0.1,IP:::1", host_name);
+    g_autofree char *names = g_strdup_printf("DNS:%s,DNS:localhost,IP:127.0.0.1,IP:::1", host_name);
     if (certificate == NULL || !set_basics(certificate, key, host_name, LEAF_DAYS) ||
         X509_set_issuer_name(certificate, X509_get_subject_name(ca)) != 1 ||
         !add_extension(certificate, ca, NID_basic_constraints, "critical,CA:FALSE") ||
@@ -82,7 +81,7 @@ make_leaf(EVP_PKEY *key, X509 *ca, EVP_PKEY *ca_key, const char *host_name)
     return g_steal_pointer(&certificate);
 }
 
-/* -- files ----------------------------------------------------------------------------------------------------- */
+/* -- files ------------------------------------------------------------------------------------- */
 
 static bool
 write_file(const char *folder, const char *name, BIO *bio, int mode, GError **error)

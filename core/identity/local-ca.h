@@ -1,7 +1,8 @@
 /* local-ca.h - the first certificate: a CA of this installation and a leaf signed by it
  *
- * Shape:    FOLDER/ca.pem, ca.key, cert.pem, key.pem. The leaf names the host, "localhost", 127.0.0.1 and ::1. Keys are
- *           0600. What exists and is still good for 30 days is left alone.
+ * Shape:    FOLDER/ca.pem, ca.key, cert.pem, key.pem. The leaf names the host, "localhost",
+ *           127.0.0.1 and ::1. Keys are 0600. What exists and is still good for 30 days is left
+ *           alone.
  * Errors:   TEMPORARY (cannot write), INTERNAL.
  * Sources:  RFC 5280; RFC 6125.
  */

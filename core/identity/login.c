@@ -1,9 +1,9 @@
 /* login.c - the three answers
  *
- * Every login reads the account's record (one round trip), so a new password, a suspended account or a database that is
- * away is known at once, on every node. The cache only spares the password hash: it remembers, under a key that nobody
- * outside this process knows, which credential a (login, password) pair matched at which version of the account - or
- * that it matched none.
+ * Every login reads the account's record (one round trip), so a new password, a suspended account
+ * or a database that is away is known at once, on every node. The cache only spares the password
+ * hash: it remembers, under a key that nobody outside this process knows, which credential a
+ * (login, password) pair matched at which version of the account - or that it matched none.
  */
 #include "identity/login.h"
 
@@ -18,19 +18,19 @@
 #include <string.h>
 
 const PhSettingRow ph_identity_settings[] = {
-    {"identity.cache.lifetime_s", PH_SETTING_TIME, "3600", 0, 86400, NULL, PH_SCOPE_GLOBAL,
-        "How long a checked password spares the next login its hash; 0 checks each time."},
-    {"identity.cache.max_entries", PH_SETTING_INT, "20000", 0, 1000000, NULL, PH_SCOPE_GLOBAL,
-        "Passwords remembered as checked."},
-    {"identity.throttle.address_failures", PH_SETTING_INT, "100", 5, 1000000, NULL, PH_SCOPE_GLOBAL,
+    { "identity.cache.lifetime_s", PH_SETTING_TIME, "3600", 0, 86400, NULL, PH_SCOPE_GLOBAL,
+        "How long a checked password spares the next login its hash; 0 checks each time." },
+    { "identity.cache.max_entries", PH_SETTING_INT, "20000", 0, 1000000, NULL, PH_SCOPE_GLOBAL,
+        "Passwords remembered as checked." },
+    { "identity.throttle.address_failures", PH_SETTING_INT, "100", 5, 1000000, NULL,
+        PH_SCOPE_GLOBAL,
         "Failed logins from one address (IPv6: one /64) before it is refused; the count halves "
-        "every five minutes."},
-    {"identity.throttle.login_failures", PH_SETTING_INT, "20", 3, 1000000, NULL, PH_SCOPE_GLOBAL,
-        "Failed logins to one account from one address before that pair is refused."},
-    {"identity.plaintext.allow_loopback", PH_SETTING_BOOL, "false", 0, 0, NULL,
-        PH_SCOPE_GLOBAL | PH_SCOPE_NODE,
-        "Take passwords without TLS from clients on this host."},
-    {0},
+        "every five minutes." },
+    { "identity.throttle.login_failures", PH_SETTING_INT, "20", 3, 1000000, NULL, PH_SCOPE_GLOBAL,
+        "Failed logins to one account from one address before that pair is refused." },
+    { "identity.plaintext.allow_loopback", PH_SETTING_BOOL, "false", 0, 0, NULL,
+        PH_SCOPE_GLOBAL | PH_SCOPE_NODE, "Take passwords without TLS from clients on this host." },
+    { 0 },
 };
 
 enum { CACHE_KEY_BYTES = 32 };
@@ -47,7 +47,7 @@ static struct {
     GHashTable *entries; /* Remembered by its key */
     uint8_t secret[crypto_generichash_KEYBYTES];
     bool has_secret;
-} cache = {.mutex = {.rank = PH_LOCK_IDENTITY}};
+} cache = { .mutex = { .rank = PH_LOCK_IDENTITY } };
 
 void
 ph_identity_free(PhIdentity *identity)
@@ -58,7 +58,7 @@ ph_identity_free(PhIdentity *identity)
     g_free(identity);
 }
 
-/* -- the cache -------------------------------------------------------------------------------------------------- */
+/* -- the cache --------------------------------------------------------------------------------- */
 
 static guint
 remembered_hash(gconstpointer data)
@@ -83,8 +83,7 @@ make_key_locked(const PhLoginRequest *request, uint8_t *key_out)
     }
     crypto_generichash_state state;
     crypto_generichash_init(&state, cache.secret, sizeof(cache.secret), CACHE_KEY_BYTES);
-    crypto_generichash_update(
-        &state, (const uint8_t *)request->login, strlen(request->login) + 1);
+    crypto_generichash_update(&state, (const uint8_t *)request->login, strlen(request->login) + 1);
     crypto_generichash_update(
         &state, ph_secret_bytes(request->password), ph_secret_length(request->password));
     crypto_generichash_final(&state, key_out, CACHE_KEY_BYTES);
@@ -98,8 +97,7 @@ recall(const PhLoginRequest *request, int64_t version, int64_t *credential_id_ou
     make_key_locked(request, wanted.key);
     const Remembered *found =
         cache.entries != NULL ? g_hash_table_lookup(cache.entries, &wanted) : NULL;
-    bool known =
-        found != NULL && found->version == version && found->until_us > ph_monotonic_us();
+    bool known = found != NULL && found->version == version && found->until_us > ph_monotonic_us();
     if (known)
         *credential_id_out = found->credential_id;
     ph_mutex_unlock(&cache.mutex);
@@ -120,8 +118,7 @@ remember(const PhLoginRequest *request, int64_t version, int64_t credential_id)
     ph_mutex_lock(&cache.mutex);
     make_key_locked(request, entry->key);
     if (cache.entries == NULL)
-        cache.entries =
-            g_hash_table_new_full(remembered_hash, remembered_equal, NULL, g_free);
+        cache.entries = g_hash_table_new_full(remembered_hash, remembered_equal, NULL, g_free);
     /* Full: start anew. Rare, and costs each person one hash. */
     if (g_hash_table_size(cache.entries) >= (guint)most)
         g_hash_table_remove_all(cache.entries);
@@ -137,7 +134,7 @@ ph_login_cache_clear(void)
     ph_mutex_unlock(&cache.mutex);
 }
 
-/* -- checking ------------------------------------------------------------------------------------------------------ */
+/* -- checking ---------------------------------------------------------------------------------- */
 
 /* The id of the credential that the password matches; 0: none. */
 PH_IN_JOB static int64_t
@@ -169,8 +166,8 @@ is_expired(const PhLoginRecord *record, int64_t credential_id)
 static const char *
 refusal(const PhLoginRequest *request, const PhLoginRecord *record)
 {
-    bool manages = strcmp(request->service, "console") == 0 ||
-                   strcmp(request->service, "control") == 0;
+    bool manages =
+        strcmp(request->service, "console") == 0 || strcmp(request->service, "control") == 0;
     if (record->account == NULL)
         return manages ? NULL : "an operator has no mailbox";
     if (record->account->state != PH_ACCOUNT_ACTIVE)
@@ -259,8 +256,7 @@ ask(const PhLoginRequest *request, PhIdentity **identity_out, const char **reaso
 }
 
 PhLoginAnswer
-ph_login_blocking(
-    const PhLoginRequest *request, PhIdentity **identity_out, const char **reason_out)
+ph_login_blocking(const PhLoginRequest *request, PhIdentity **identity_out, const char **reason_out)
 {
     ph_assert_in_job();
     const char *reason = NULL;
@@ -295,7 +291,7 @@ ph_login_may_send_password(const PhConnection *connection)
                ph_setting_bool("identity.plaintext.allow_loopback"));
 }
 
-/* -- for sessions ------------------------------------------------------------------------------------------------- */
+/* -- for sessions ------------------------------------------------------------------------------ */
 
 enum { LOGIN_DEADLINE_S = 30 };
 

@@ -8,6 +8,6 @@
 #include "posthouse/settings.h"
 
 extern const PhSettingRow ph_identity_settings[];
-/* Entries of the login cache are checked against the account's version at each login, so forgetting is only about
- * memory. */
+/* Entries of the login cache are checked against the account's version at each login, so forgetting
+ * is only about memory. */
 void ph_login_cache_clear(void);

@@ -12,7 +12,7 @@ enum {
     SHA256_BYTES = 32,
 };
 
-/* -- the semaphore ------------------------------------------------------------------------------------------- */
+/* -- the semaphore ----------------------------------------------------------------------------- */
 
 static struct {
     PhMutex mutex;
@@ -39,7 +39,7 @@ leave_hashing(void)
     ph_mutex_unlock(&hashing.mutex);
 }
 
-/* -- Argon2id ------------------------------------------------------------------------------------------------- */
+/* -- Argon2id ---------------------------------------------------------------------------------- */
 
 char *
 ph_password_hash_blocking(const PhSecret *password, GError **error)
@@ -61,8 +61,8 @@ static bool
 verify_argon2(const char *verifier, const PhSecret *password)
 {
     enter_hashing();
-    int result = crypto_pwhash_str_verify(
-        verifier, ph_secret_bytes(password), ph_secret_length(password));
+    int result =
+        crypto_pwhash_str_verify(verifier, ph_secret_bytes(password), ph_secret_length(password));
     leave_hashing();
     return result == 0;
 }
@@ -80,7 +80,7 @@ ph_password_waste_blocking(const PhSecret *password)
     (void)result;
 }
 
-/* -- SCRAM ----------------------------------------------------------------------------------------------------- */
+/* -- SCRAM ------------------------------------------------------------------------------------- */
 
 /* StoredKey and ServerKey of RFC 5802 section 3. */
 static bool
@@ -122,8 +122,7 @@ verify_scram(const char *verifier, const PhSecret *password)
     uint8_t stored_key[SHA256_BYTES];
     uint8_t server_key[SHA256_BYTES];
     return stored_length == SHA256_BYTES &&
-           derive_scram(
-               password, salt, salt_length, (int)iterations, stored_key, server_key) &&
+           derive_scram(password, salt, salt_length, (int)iterations, stored_key, server_key) &&
            sodium_memcmp(stored, stored_key, SHA256_BYTES) == 0;
 }
 
@@ -171,7 +170,7 @@ ph_app_password_new_blocking(char **verifier_out, GError **error)
     g_autofree char *salt_text = g_base64_encode(salt, sizeof(salt));
     g_autofree char *stored_text = g_base64_encode(stored_key, sizeof(stored_key));
     g_autofree char *server_text = g_base64_encode(server_key, sizeof(server_key));
-    *verifier_out = g_strdup_printf("SCRAM-SHA-256$%d:%s$%s:%s", SCRAM_ITERATIONS, salt_text,
-        stored_text, server_text);
+    *verifier_out = g_strdup_printf(
+        "SCRAM-SHA-256$%d:%s$%s:%s", SCRAM_ITERATIONS, salt_text, stored_text, server_text);
     return g_steal_pointer(&password);
 }

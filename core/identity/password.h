@@ -1,8 +1,10 @@
 /* password.h - verifiers: what is kept instead of a password
  *
- * Shape:    "$argon2id$..." for passwords that people choose; "SCRAM-SHA-256$N:SALT$STORED:SERVER" (the form PostgreSQL
- *           uses) for app passwords, which are 128 random bits, so that a slow hash would add nothing.
- * Threads:  in a job. Argon2id takes 64 MiB and tens of milliseconds: a semaphore lets as many run as there are CPUs.
+ * Shape:    "$argon2id$..." for passwords that people choose; "SCRAM-SHA-256$N:SALT$STORED:SERVER"
+ *           (the form PostgreSQL uses) for app passwords, which are 128 random bits, so that a slow
+ *           hash would add nothing.
+ * Threads:  in a job. Argon2id takes 64 MiB and tens of milliseconds: a semaphore lets as many run
+ *           as there are CPUs.
  * Errors:   INTERNAL (no memory).
  * Sources:  RFC 9106; RFC 5802, RFC 7677; libsodium's crypto_pwhash.
  */

@@ -25,7 +25,8 @@ set_login(PhSasl *sasl, const char *text, size_t length)
     return true;
 }
 
-/* authzid NUL authcid NUL password (RFC 4616). Acting for somebody else is not offered: authzid is empty or the same. */
+/* authzid NUL authcid NUL password (RFC 4616). Acting for somebody else is not offered: authzid is
+ * empty or the same. */
 static PhSaslStep
 plain(PhSasl *sasl, const char *response, size_t length, const char **challenge_out)
 {
@@ -76,8 +77,8 @@ static const struct {
     const char *name;
     Mechanism mechanism;
 } mechanism_rows[] = {
-    {"PLAIN", plain},
-    {"LOGIN", login_},
+    { "PLAIN", plain },
+    { "LOGIN", login_ },
 };
 
 const char *
@@ -152,8 +153,7 @@ ph_sasl_step_base64(PhSasl *sasl, const char *text, size_t length, char **challe
         g_free(decoded);
     }
     if (step == PH_SASL_CHALLENGE)
-        *challenge_base64_out =
-            g_base64_encode((const guchar *)challenge, strlen(challenge));
+        *challenge_base64_out = g_base64_encode((const guchar *)challenge, strlen(challenge));
     return step;
 }
 

@@ -16,7 +16,7 @@ typedef struct Score {
 static struct {
     PhMutex mutex;
     GHashTable *scores; /* text -> Score */
-} table = {.mutex = {.rank = PH_LOCK_IDENTITY}};
+} table = { .mutex = { .rank = PH_LOCK_IDENTITY } };
 
 /* An IPv6 customer has a whole /64. */
 static char *
@@ -74,7 +74,7 @@ raise_locked(const char *key, int64_t now_us)
         score = g_new(Score, 1);
         g_hash_table_insert(table.scores, g_strdup(key), score);
     }
-    *score = (Score){.value = before + 1, .at_us = now_us};
+    *score = (Score){ .value = before + 1, .at_us = now_us };
 }
 
 static double
@@ -106,8 +106,8 @@ ph_throttle_succeeded(const char *address, const char *login)
 }
 
 bool
-ph_throttle_is_closed(const char *address, const char *login, int64_t now_us,
-    double address_limit, double login_limit)
+ph_throttle_is_closed(const char *address, const char *login, int64_t now_us, double address_limit,
+    double login_limit)
 {
     g_autofree char *network = network_of(address);
     g_autofree char *pair = pair_key(network, login);

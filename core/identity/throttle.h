@@ -1,7 +1,8 @@
 /* throttle.h - failures are remembered, by address and by account from an address
  *
- * Shape:    a score per key that rises with each failure and halves every five minutes. IPv6 addresses count by /64. The
- *           account alone is never a key: nobody can lock another person out.
+ * Shape:    a score per key that rises with each failure and halves every five minutes. IPv6
+ *           addresses count by /64. The account alone is never a key: nobody can lock another
+ *           person out.
  * Threads:  anywhere.
  * Limits:   at most 100,000 keys; the coldest go first.
  */

@@ -21,7 +21,7 @@ struct PhActionCall {
     JsonObject *current; /* where fields go */
 };
 
-/* -- for the function --------------------------------------------------------------------------------------- */
+/* -- for the function -------------------------------------------------------------------------- */
 
 static JsonNode *
 argument(const PhActionCall *call, const char *name)
@@ -127,7 +127,7 @@ ph_answer_next(PhActionCall *call, const char *next)
         json_object_set_string_member(call->answer, "next", next);
 }
 
-/* -- finding and checking -------------------------------------------------------------------------------------- */
+/* -- finding and checking ---------------------------------------------------------------------- */
 
 static const PhActionRow *
 find_in(const PhActionRow *rows, const char *name)
@@ -216,7 +216,7 @@ check_arguments(const PhActionCall *call, GError **error)
     return true;
 }
 
-/* -- audit ----------------------------------------------------------------------------------------------------- */
+/* -- audit ------------------------------------------------------------------------------------- */
 
 /* The arguments as JSON, without secrets. */
 static char *
@@ -263,7 +263,7 @@ write_audit(const PhActionCall *call, const GError *failure)
         ph_log(PH_LOG_ERROR, "action.not-audited", "action=%s %s", action, error->message);
 }
 
-/* -- dispatch ---------------------------------------------------------------------------------------------------- */
+/* -- dispatch ---------------------------------------------------------------------------------- */
 
 typedef struct Search {
     const char *name;
@@ -285,7 +285,7 @@ find_action(const char *name)
     const PhActionRow *row = ph_core_action_find(name);
     if (row != NULL)
         return row;
-    Search search = {.name = name};
+    Search search = { .name = name };
     ph_plugins_each_actions(search_rows, &search);
     return search.found;
 }
@@ -352,8 +352,9 @@ free_secret(gpointer secret)
     ph_secret_free(secret);
 }
 
-/* JSON-GLib calls itself for each level: a request of brackets alone would use up the stack. It also takes comments and
- * other quotes, which are no JSON, and among which brackets could hide from this count. */
+/* JSON-GLib calls itself for each level: a request of brackets alone would use up the stack. It
+ * also takes comments and other quotes, which are no JSON, and among which brackets could hide from
+ * this count. */
 static bool
 is_too_deep(const char *request, size_t length)
 {

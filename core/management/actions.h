@@ -1,7 +1,8 @@
 /* actions.h - the table of actions and its dispatcher
  *
- * Shape:    a request is JSON {"action": NAME, "args": {...}}; an answer is {"ok": true, "answer": {...}} or {"ok": false,
- *           "error": {"code": CODE, "text": TEXT}}. Lists are "items" in the answer, "next" goes on.
+ * Shape:    a request is JSON {"action": NAME, "args": {...}}; an answer is {"ok": true, "answer":
+ *           {...}} or {"ok": false, "error": {"code": CODE, "text": TEXT}}. Lists are "items" in
+ *           the answer, "next" goes on.
  * Threads:  in a job.
  */
 #pragma once
@@ -20,4 +21,5 @@ extern const PhActionRow ph_core_actions[];
 /* The row of a core action, or null. */
 const PhActionRow *ph_core_action_find(const char *name);
 /* Always gives an answer; free it. */
-PH_IN_JOB char *ph_action_dispatch_blocking(const char *request, size_t length, const PhCaller *caller);
+PH_IN_JOB char *ph_action_dispatch_blocking(
+    const char *request, size_t length, const PhCaller *caller);

@@ -22,12 +22,12 @@ static struct {
     int wake;
     int stopping;
     int callers;
-} control = {.listener = -1, .wake = -1};
+} control = { .listener = -1, .wake = -1 };
 
 static bool
 fill_address(const char *path, struct sockaddr_un *address, GError **error)
 {
-    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    *address = (struct sockaddr_un){ .sun_family = AF_UNIX };
     if (g_strlcpy(address->sun_path, path, sizeof(address->sun_path)) < sizeof(address->sun_path))
         return true;
     g_set_error(error, PH_ERROR, PH_ERROR_SYNTAX, "the socket path \"%s\" is too long", path);
@@ -49,7 +49,8 @@ write_all(int fd, const char *bytes, size_t length)
     return true;
 }
 
-/* A line without its end, appended to nothing else: what follows stays in `buffer`. False at the end of the stream. */
+/* A line without its end, appended to nothing else: what follows stays in `buffer`. False at the
+ * end of the stream. */
 static bool
 read_line(int fd, GString *buffer, size_t limit, char **line_out)
 {
@@ -72,7 +73,7 @@ read_line(int fd, GString *buffer, size_t limit, char **line_out)
     }
 }
 
-/* -- serving ------------------------------------------------------------------------------------------------- */
+/* -- serving ----------------------------------------------------------------------------------- */
 
 static void *
 caller_main(void *data)
@@ -80,7 +81,7 @@ caller_main(void *data)
     int fd = GPOINTER_TO_INT(data);
     ph_thread_set_kind(PH_THREAD_WORKER);
     ph_assert_in_job();
-    const PhCaller caller = {.actor = "control", .origin = "control", .role = PH_ROLE_OPERATOR};
+    const PhCaller caller = { .actor = "control", .origin = "control", .role = PH_ROLE_OPERATOR };
     g_autoptr(GString) buffer = g_string_new(NULL);
     char *line = NULL;
     while (read_line(fd, buffer, REQUEST_MAX_BYTES, &line)) {
@@ -114,7 +115,7 @@ take_caller(void)
         close(fd);
         return;
     }
-    struct timeval idle = {.tv_sec = IDLE_S};
+    struct timeval idle = { .tv_sec = IDLE_S };
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &idle, sizeof(idle));
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &idle, sizeof(idle));
     __atomic_fetch_add(&control.callers, 1, __ATOMIC_ACQ_REL);
@@ -128,8 +129,8 @@ control_main(void *data)
     ph_thread_set_kind(PH_THREAD_WORKER);
     while (__atomic_load_n(&control.stopping, __ATOMIC_ACQUIRE) == 0) {
         struct pollfd polled[] = {
-            {.fd = control.listener, .events = POLLIN},
-            {.fd = control.wake, .events = POLLIN},
+            { .fd = control.listener, .events = POLLIN },
+            { .fd = control.wake, .events = POLLIN },
         };
         if (poll(polled, G_N_ELEMENTS(polled), -1) > 0 && polled[0].revents != 0)
             take_caller();
@@ -150,8 +151,8 @@ ph_control_start(const char *path, GError **error)
     if (control.listener < 0 || control.wake < 0 ||
         bind(control.listener, (const struct sockaddr *)&address, sizeof(address)) != 0 ||
         chmod(path, 0600) != 0 || listen(control.listener, 16) != 0) {
-        g_set_error(error, PH_ERROR, PH_ERROR_DENIED, "listen on \"%s\": %s", path,
-            g_strerror(errno));
+        g_set_error(
+            error, PH_ERROR, PH_ERROR_DENIED, "listen on \"%s\": %s", path, g_strerror(errno));
         return false;
     }
     control.path = g_strdup(path);
@@ -179,7 +180,7 @@ ph_control_stop(void)
         g_usleep(10000);
 }
 
-/* -- calling -------------------------------------------------------------------------------------------------- */
+/* -- calling ----------------------------------------------------------------------------------- */
 
 char *
 ph_control_call_blocking(const char *path, const char *request, GError **error)

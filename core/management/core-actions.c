@@ -29,19 +29,21 @@ limit_of(const PhActionCall *call)
     return (unsigned)CLAMP(ph_action_int(call, "limit", LIST_LIMIT), 1, LIST_LIMIT_MAX);
 }
 
-#define LIST_ARGUMENTS                                                                    \
-    {"filter", PH_ARGUMENT_TEXT, 0, "only what contains this text"},                      \
-        {"after", PH_ARGUMENT_TEXT, 0, "go on behind this, as the last answer said"},     \
-        {"limit", PH_ARGUMENT_INT, 0, "items at most, 1 to 1000 (100)"}
+#define LIST_ARGUMENTS \
+    { "filter", PH_ARGUMENT_TEXT, 0, "only what contains this text" }, \
+        { "after", PH_ARGUMENT_TEXT, 0, "go on behind this, as the last answer said" }, \
+    { \
+        "limit", PH_ARGUMENT_INT, 0, "items at most, 1 to 1000 (100)" \
+    }
 
-/* -- domains --------------------------------------------------------------------------------------------------- */
+/* -- domains ----------------------------------------------------------------------------------- */
 
 static const PhArgumentRow domain_name_arguments[] = {
-    {"name", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL, "the domain"},
-    {0},
+    { "name", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL, "the domain" },
+    { 0 },
 };
 
-static const PhArgumentRow list_arguments[] = {LIST_ARGUMENTS, {0}};
+static const PhArgumentRow list_arguments[] = { LIST_ARGUMENTS, { 0 } };
 
 static bool
 domain_add(PhActionCall *call, GError **error)
@@ -82,42 +84,42 @@ domain_list(PhActionCall *call, GError **error)
     return true;
 }
 
-/* -- accounts --------------------------------------------------------------------------------------------------- */
+/* -- accounts ---------------------------------------------------------------------------------- */
 
 static const PhArgumentRow user_add_arguments[] = {
-    {"address", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL,
-        "the mail address, which is the login"},
-    {"password", PH_ARGUMENT_SECRET, 0, "without one nobody can log in"},
-    {"name", PH_ARGUMENT_TEXT, 0, "the name to show"},
-    {"quota_bytes", PH_ARGUMENT_INT, 0, "0: no limit"},
-    {0},
+    { "address", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL,
+        "the mail address, which is the login" },
+    { "password", PH_ARGUMENT_SECRET, 0, "without one nobody can log in" },
+    { "name", PH_ARGUMENT_TEXT, 0, "the name to show" },
+    { "quota_bytes", PH_ARGUMENT_INT, 0, "0: no limit" },
+    { 0 },
 };
 
 static const PhArgumentRow address_arguments[] = {
-    {"address", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL,
-        "the mail address"},
-    {0},
+    { "address", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL,
+        "the mail address" },
+    { 0 },
 };
 
 static const PhArgumentRow user_list_arguments[] = {
-    {"domain", PH_ARGUMENT_TEXT, 0, "only of this domain"},
+    { "domain", PH_ARGUMENT_TEXT, 0, "only of this domain" },
     LIST_ARGUMENTS,
-    {0},
+    { 0 },
 };
 
 static const PhArgumentRow passwd_arguments[] = {
-    {"login", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL,
-        "a mail address, or an operator's name"},
-    {"password", PH_ARGUMENT_SECRET, PH_ARGUMENT_REQUIRED, "the new one"},
-    {0},
+    { "login", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL,
+        "a mail address, or an operator's name" },
+    { "password", PH_ARGUMENT_SECRET, PH_ARGUMENT_REQUIRED, "the new one" },
+    { 0 },
 };
 
 static const PhArgumentRow quota_arguments[] = {
-    {"address", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL,
-        "the mail address"},
-    {"quota_bytes", PH_ARGUMENT_INT, 0, "0: no limit"},
-    {"quota_messages", PH_ARGUMENT_INT, 0, "0: no limit"},
-    {0},
+    { "address", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL,
+        "the mail address" },
+    { "quota_bytes", PH_ARGUMENT_INT, 0, "0: no limit" },
+    { "quota_messages", PH_ARGUMENT_INT, 0, "0: no limit" },
+    { 0 },
 };
 
 static const char *
@@ -169,8 +171,8 @@ set_state(PhActionCall *call, PhAccountState state, GError **error)
 {
     g_autoptr(PhAccount) account = ph_account_find_blocking(
         ph_action_text(call, "address"), ph_action_deadline_us(call), error);
-    return account != NULL && ph_account_set_state_blocking(
-                                  account->id, state, ph_action_deadline_us(call), error);
+    return account != NULL &&
+           ph_account_set_state_blocking(account->id, state, ph_action_deadline_us(call), error);
 }
 
 static bool
@@ -211,17 +213,17 @@ user_quota(PhActionCall *call, GError **error)
         return false;
     return ph_account_set_quota_blocking(account->id,
         ph_action_int(call, "quota_bytes", account->quota_bytes),
-        ph_action_int(call, "quota_messages", account->quota_messages),
-        ph_action_deadline_us(call), error);
+        ph_action_int(call, "quota_messages", account->quota_messages), ph_action_deadline_us(call),
+        error);
 }
 
 static bool
 user_list(PhActionCall *call, GError **error)
 {
     ph_assert_in_job();
-    g_autoptr(PhPage) page = ph_account_list_blocking(ph_action_text(call, "domain"),
-        ph_action_text(call, "filter"), ph_action_text(call, "after"), limit_of(call),
-        ph_action_deadline_us(call), error);
+    g_autoptr(PhPage) page =
+        ph_account_list_blocking(ph_action_text(call, "domain"), ph_action_text(call, "filter"),
+            ph_action_text(call, "after"), limit_of(call), ph_action_deadline_us(call), error);
     if (page == NULL)
         return false;
     for (guint i = 0; i < page->items->len; i++) {
@@ -248,21 +250,22 @@ user_passwd(PhActionCall *call, GError **error)
                ph_action_text(call, "login"), verifier, ph_action_deadline_us(call), error);
 }
 
-/* -- deleted mail ------------------------------------------------------------------------------------------------------ */
+/* -- deleted mail ------------------------------------------------------------------------------ */
 
 static const PhArgumentRow deleted_list_arguments[] = {
-    {"address", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL,
-        "the mail address"},
-    {"after", PH_ARGUMENT_TEXT, 0, "go on behind this, as the last answer said"},
-    {"limit", PH_ARGUMENT_INT, 0, "items at most, 1 to 1000 (100)"},
-    {0},
+    { "address", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL,
+        "the mail address" },
+    { "after", PH_ARGUMENT_TEXT, 0, "go on behind this, as the last answer said" },
+    { "limit", PH_ARGUMENT_INT, 0, "items at most, 1 to 1000 (100)" },
+    { 0 },
 };
 
 static const PhArgumentRow deleted_restore_arguments[] = {
-    {"address", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL,
-        "the mail address"},
-    {"message", PH_ARGUMENT_INT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL, "as the list says"},
-    {0},
+    { "address", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL,
+        "the mail address" },
+    { "message", PH_ARGUMENT_INT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL,
+        "as the list says" },
+    { 0 },
 };
 
 static bool
@@ -295,26 +298,27 @@ deleted_restore(PhActionCall *call, GError **error)
     ph_assert_in_job();
     g_autoptr(PhAccount) account = ph_account_find_blocking(
         ph_action_text(call, "address"), ph_action_deadline_us(call), error);
-    return account != NULL && ph_expunged_restore_blocking(account->id,
-                                  ph_action_int(call, "message", 0), ph_action_deadline_us(call), error);
+    return account != NULL &&
+           ph_expunged_restore_blocking(
+               account->id, ph_action_int(call, "message", 0), ph_action_deadline_us(call), error);
 }
 
-/* -- app passwords -------------------------------------------------------------------------------------------------- */
+/* -- app passwords ----------------------------------------------------------------------------- */
 
 static const PhArgumentRow app_add_arguments[] = {
-    {"address", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL,
-        "the mail address"},
-    {"label", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL,
-        "what it is for, such as the device"},
-    {"days", PH_ARGUMENT_INT, 0, "ends after so many days (never)"},
-    {0},
+    { "address", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL,
+        "the mail address" },
+    { "label", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL,
+        "what it is for, such as the device" },
+    { "days", PH_ARGUMENT_INT, 0, "ends after so many days (never)" },
+    { 0 },
 };
 
 static const PhArgumentRow app_remove_arguments[] = {
-    {"address", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL,
-        "the mail address"},
-    {"id", PH_ARGUMENT_INT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL, "as the list says"},
-    {0},
+    { "address", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL,
+        "the mail address" },
+    { "id", PH_ARGUMENT_INT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL, "as the list says" },
+    { 0 },
 };
 
 static bool
@@ -373,18 +377,18 @@ app_password_list(PhActionCall *call, GError **error)
     return true;
 }
 
-/* -- operators --------------------------------------------------------------------------------------------------------- */
+/* -- operators --------------------------------------------------------------------------------- */
 
 static const PhArgumentRow operator_add_arguments[] = {
-    {"name", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL,
-        "a login without \"@\""},
-    {"password", PH_ARGUMENT_SECRET, PH_ARGUMENT_REQUIRED, "at least 8 characters"},
-    {0},
+    { "name", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL,
+        "a login without \"@\"" },
+    { "password", PH_ARGUMENT_SECRET, PH_ARGUMENT_REQUIRED, "at least 8 characters" },
+    { 0 },
 };
 
 static const PhArgumentRow operator_name_arguments[] = {
-    {"name", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL, "the operator"},
-    {0},
+    { "name", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL, "the operator" },
+    { 0 },
 };
 
 static bool
@@ -405,14 +409,14 @@ operator_remove(PhActionCall *call, GError **error)
         ph_action_text(call, "name"), ph_action_deadline_us(call), error);
 }
 
-/* -- aliases ------------------------------------------------------------------------------------------------------------- */
+/* -- aliases ----------------------------------------------------------------------------------- */
 
 static const PhArgumentRow alias_arguments[] = {
-    {"address", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL,
-        "the address that people write to"},
-    {"target", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL,
-        "where its mail goes"},
-    {0},
+    { "address", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL,
+        "the address that people write to" },
+    { "target", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL,
+        "where its mail goes" },
+    { 0 },
 };
 
 static bool
@@ -427,17 +431,17 @@ static bool
 alias_remove(PhActionCall *call, GError **error)
 {
     ph_assert_in_job();
-    return ph_alias_remove_blocking(ph_action_text(call, "address"),
-        ph_action_text(call, "target"), ph_action_deadline_us(call), error);
+    return ph_alias_remove_blocking(ph_action_text(call, "address"), ph_action_text(call, "target"),
+        ph_action_deadline_us(call), error);
 }
 
 static bool
 alias_list(PhActionCall *call, GError **error)
 {
     ph_assert_in_job();
-    g_autoptr(PhPage) page = ph_alias_list_blocking(ph_action_text(call, "domain"),
-        ph_action_text(call, "filter"), ph_action_text(call, "after"), limit_of(call),
-        ph_action_deadline_us(call), error);
+    g_autoptr(PhPage) page =
+        ph_alias_list_blocking(ph_action_text(call, "domain"), ph_action_text(call, "filter"),
+            ph_action_text(call, "after"), limit_of(call), ph_action_deadline_us(call), error);
     if (page == NULL)
         return false;
     for (guint i = 0; i < page->items->len; i++) {
@@ -450,30 +454,32 @@ alias_list(PhActionCall *call, GError **error)
     return true;
 }
 
-/* -- settings ---------------------------------------------------------------------------------------------------------------- */
+/* -- settings ---------------------------------------------------------------------------------- */
 
-#define SCOPE_ARGUMENTS                                                                          \
-    {"domain", PH_ARGUMENT_TEXT, 0, "for this domain"},                                          \
-        {"account", PH_ARGUMENT_TEXT, 0, "for this mail address"},                               \
-        {"node", PH_ARGUMENT_BOOL, 0, "for this node"}
+#define SCOPE_ARGUMENTS \
+    { "domain", PH_ARGUMENT_TEXT, 0, "for this domain" }, \
+        { "account", PH_ARGUMENT_TEXT, 0, "for this mail address" }, \
+    { \
+        "node", PH_ARGUMENT_BOOL, 0, "for this node" \
+    }
 
 static const PhArgumentRow config_key_arguments[] = {
-    {"key", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL, "the setting"},
+    { "key", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL, "the setting" },
     SCOPE_ARGUMENTS,
-    {0},
+    { 0 },
 };
 
 static const PhArgumentRow config_set_arguments[] = {
-    {"key", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL, "the setting"},
-    {"value", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL, "the new value"},
+    { "key", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL, "the setting" },
+    { "value", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL, "the new value" },
     SCOPE_ARGUMENTS,
-    {0},
+    { 0 },
 };
 
 static const PhArgumentRow config_history_arguments[] = {
-    {"key", PH_ARGUMENT_TEXT, PH_ARGUMENT_POSITIONAL, "only this setting"},
-    {"limit", PH_ARGUMENT_INT, 0, "items at most, 1 to 1000 (100)"},
-    {0},
+    { "key", PH_ARGUMENT_TEXT, PH_ARGUMENT_POSITIONAL, "only this setting" },
+    { "limit", PH_ARGUMENT_INT, 0, "items at most, 1 to 1000 (100)" },
+    { 0 },
 };
 
 typedef struct ScopeChoice {
@@ -494,8 +500,8 @@ choose_domain(PhActionCall *call, const char *name, ScopeChoice *choice, GError 
         if (g_ascii_strcasecmp(domain->name, name) != 0 &&
             g_ascii_strcasecmp(domain->name_ascii, name) != 0)
             continue;
-        *choice = (ScopeChoice){.scope = PH_SCOPE_DOMAIN, .id = domain->id};
-        choice->ids = (PhScopeIds){.tenant_id = domain->tenant_id, .domain_id = domain->id};
+        *choice = (ScopeChoice){ .scope = PH_SCOPE_DOMAIN, .id = domain->id };
+        choice->ids = (PhScopeIds){ .tenant_id = domain->tenant_id, .domain_id = domain->id };
         return true;
     }
     g_set_error(error, PH_ERROR, PH_ERROR_NOT_FOUND, "there is no domain \"%s\"", name);
@@ -508,7 +514,7 @@ choose_scope(PhActionCall *call, ScopeChoice *choice, GError **error)
     const char *domain = ph_action_text(call, "domain");
     const char *address = ph_action_text(call, "account");
     bool node = ph_action_bool(call, "node", false);
-    *choice = (ScopeChoice){.scope = PH_SCOPE_GLOBAL};
+    *choice = (ScopeChoice){ .scope = PH_SCOPE_GLOBAL };
     if ((domain != NULL) + (address != NULL) + node > 1) {
         g_set_error(error, PH_ERROR, PH_ERROR_SYNTAX, "a setting has one scope at a time");
         return false;
@@ -520,12 +526,12 @@ choose_scope(PhActionCall *call, ScopeChoice *choice, GError **error)
             ph_account_find_blocking(address, ph_action_deadline_us(call), error);
         if (account == NULL)
             return false;
-        *choice = (ScopeChoice){.scope = PH_SCOPE_ACCOUNT, .id = account->id};
-        choice->ids = (PhScopeIds){.tenant_id = account->tenant_id,
+        *choice = (ScopeChoice){ .scope = PH_SCOPE_ACCOUNT, .id = account->id };
+        choice->ids = (PhScopeIds){ .tenant_id = account->tenant_id,
             .domain_id = account->domain_id,
-            .account_id = account->id};
+            .account_id = account->id };
     } else if (node) {
-        *choice = (ScopeChoice){.scope = PH_SCOPE_NODE, .id = PH_SETTINGS_THIS_NODE};
+        *choice = (ScopeChoice){ .scope = PH_SCOPE_NODE, .id = PH_SETTINGS_THIS_NODE };
     }
     return true;
 }
@@ -566,8 +572,7 @@ config_set(PhActionCall *call, GError **error)
     g_autofree char *canonical = NULL;
     const char *key = ph_action_text(call, "key");
     return choose_scope(call, &choice, error) &&
-           ph_settings_check(
-               key, choice.scope, ph_action_text(call, "value"), &canonical, error) &&
+           ph_settings_check(key, choice.scope, ph_action_text(call, "value"), &canonical, error) &&
            change_setting(call, key, &choice, canonical, error);
 }
 
@@ -646,9 +651,9 @@ config_history(PhActionCall *call, GError **error)
 }
 
 static const PhArgumentRow config_document_arguments[] = {
-    {"document", PH_ARGUMENT_DOCUMENT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL,
-        "as export writes it"},
-    {0},
+    { "document", PH_ARGUMENT_DOCUMENT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL,
+        "as export writes it" },
+    { 0 },
 };
 
 static bool
@@ -721,18 +726,18 @@ config_apply(PhActionCall *call, GError **error)
     return run_document(call, true, error);
 }
 
-/* -- plugins ------------------------------------------------------------------------------------------------------------------ */
+/* -- plugins ----------------------------------------------------------------------------------- */
 
 static const PhArgumentRow plugin_arguments[] = {
-    {"name", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL, "the plugin"},
-    {"file", PH_ARGUMENT_TEXT, 0, "load it from this file"},
-    {0},
+    { "name", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL, "the plugin" },
+    { "file", PH_ARGUMENT_TEXT, 0, "load it from this file" },
+    { 0 },
 };
 
 static const PhArgumentRow plugin_stop_arguments[] = {
-    {"name", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL, "the plugin"},
-    {"deadline_s", PH_ARGUMENT_INT, 0, "how long its sessions may go on (30)"},
-    {0},
+    { "name", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL, "the plugin" },
+    { "deadline_s", PH_ARGUMENT_INT, 0, "how long its sessions may go on (30)" },
+    { 0 },
 };
 
 static bool
@@ -772,11 +777,11 @@ plugin_stop(PhActionCall *call, GError **error)
         ph_action_text(call, "name"), ph_action_int(call, "deadline_s", 30) * 1000, error);
 }
 
-/* -- sessions ------------------------------------------------------------------------------------------------------------------- */
+/* -- sessions ---------------------------------------------------------------------------------- */
 
 static const PhArgumentRow session_arguments[] = {
-    {"id", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL, "as the list says"},
-    {0},
+    { "id", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL, "as the list says" },
+    { 0 },
 };
 
 static void
@@ -824,7 +829,7 @@ cut_session(PhReactor *reactor, void *data)
 static bool
 session_cut(PhActionCall *call, GError **error)
 {
-    Cut cut = {.id = ph_action_text(call, "id")};
+    Cut cut = { .id = ph_action_text(call, "id") };
     ph_reactors_call_blocking(cut_session, &cut);
     if (cut.n > 0)
         return true;
@@ -832,7 +837,7 @@ session_cut(PhActionCall *call, GError **error)
     return false;
 }
 
-/* -- the whole ------------------------------------------------------------------------------------------------------------------- */
+/* -- the whole --------------------------------------------------------------------------------- */
 
 static void
 answer_service(const char *name, int port, void *data)
@@ -862,11 +867,9 @@ answer_plugins(PhActionCall *call)
     g_autoptr(GPtrArray) infos = ph_plugins_list();
     for (guint i = 0; i < infos->len; i++) {
         const PhPluginInfo *info = infos->pdata[i];
-        g_autofree char *field =
-            g_strdup_printf("plugin.%s.%u", info->name, info->generation);
-        g_autofree char *text = g_strdup_printf("%s uses=%d%s%s",
-            ph_plugin_state_name(info->state), info->uses, info->error != NULL ? ": " : "",
-            info->error != NULL ? info->error : "");
+        g_autofree char *field = g_strdup_printf("plugin.%s.%u", info->name, info->generation);
+        g_autofree char *text = g_strdup_printf("%s uses=%d%s%s", ph_plugin_state_name(info->state),
+            info->uses, info->error != NULL ? ": " : "", info->error != NULL ? info->error : "");
         ph_answer_text(call, field, text);
     }
 }
@@ -882,7 +885,8 @@ answer_memory(PhActionCall *call)
         return;
     const char *resident = strchr(text, ' ');
     if (resident != NULL)
-        ph_answer_int(call, "resident_bytes", g_ascii_strtoll(resident, NULL, 10) * sysconf(_SC_PAGESIZE));
+        ph_answer_int(
+            call, "resident_bytes", g_ascii_strtoll(resident, NULL, 10) * sysconf(_SC_PAGESIZE));
 }
 
 static bool
@@ -921,8 +925,8 @@ metrics(PhActionCall *call, GError **error)
 }
 
 static const PhArgumentRow log_arguments[] = {
-    {"limit", PH_ARGUMENT_INT, 0, "lines at most, 1 to 1000 (100)"},
-    {0},
+    { "limit", PH_ARGUMENT_INT, 0, "lines at most, 1 to 1000 (100)" },
+    { 0 },
 };
 
 static bool
@@ -938,20 +942,20 @@ log_recent(PhActionCall *call, GError **error)
 }
 
 static const PhArgumentRow audit_arguments[] = {
-    {"actor", PH_ARGUMENT_TEXT, 0, "only what this one did"},
-    {"action", PH_ARGUMENT_TEXT, 0, "only this action"},
-    {"after", PH_ARGUMENT_TEXT, 0, "go on behind this, as the last answer said"},
-    {"limit", PH_ARGUMENT_INT, 0, "items at most, 1 to 1000 (100)"},
-    {0},
+    { "actor", PH_ARGUMENT_TEXT, 0, "only what this one did" },
+    { "action", PH_ARGUMENT_TEXT, 0, "only this action" },
+    { "after", PH_ARGUMENT_TEXT, 0, "go on behind this, as the last answer said" },
+    { "limit", PH_ARGUMENT_INT, 0, "items at most, 1 to 1000 (100)" },
+    { 0 },
 };
 
 static bool
 audit_list(PhActionCall *call, GError **error)
 {
     ph_assert_in_job();
-    g_autoptr(PhPage) page = ph_audit_list_blocking(ph_action_text(call, "actor"),
-        ph_action_text(call, "action"), ph_action_text(call, "after"), limit_of(call),
-        ph_action_deadline_us(call), error);
+    g_autoptr(PhPage) page =
+        ph_audit_list_blocking(ph_action_text(call, "actor"), ph_action_text(call, "action"),
+            ph_action_text(call, "after"), limit_of(call), ph_action_deadline_us(call), error);
     if (page == NULL)
         return false;
     for (guint i = 0; i < page->items->len; i++) {

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* -- writing ---------------------------------------------------------------------------------------------------- */
+/* -- writing ----------------------------------------------------------------------------------- */
 
 static int
 compare_rows(gconstpointer a, gconstpointer b)
@@ -39,7 +39,7 @@ ph_settings_document_format(const GPtrArray *rows, int64_t version)
     return g_string_free(text, FALSE);
 }
 
-/* -- reading ---------------------------------------------------------------------------------------------------- */
+/* -- reading ----------------------------------------------------------------------------------- */
 
 static void
 setting_free(gpointer data)
@@ -121,7 +121,7 @@ ph_settings_document_parse(const char *text, GError **error)
 {
     g_autoptr(GPtrArray) settings = g_ptr_array_new_with_free_func(setting_free);
     g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
-    Section section = {.scope = PH_SCOPE_GLOBAL, .id = g_strdup("")};
+    Section section = { .scope = PH_SCOPE_GLOBAL, .id = g_strdup("") };
     bool good = true;
     for (unsigned i = 0; good && lines[i] != NULL; i++) {
         char *line = g_strstrip(lines[i]);
@@ -136,15 +136,15 @@ ph_settings_document_parse(const char *text, GError **error)
     return good ? g_steal_pointer(&settings) : NULL;
 }
 
-/* -- the difference ---------------------------------------------------------------------------------------------- */
+/* -- the difference ---------------------------------------------------------------------------- */
 
 static const PhStoredSetting *
 find_row(const GPtrArray *rows, const PhDocumentSetting *setting)
 {
     for (guint i = 0; i < rows->len; i++) {
         const PhStoredSetting *row = rows->pdata[i];
-        if (row->scope_kind == setting->scope_kind && strcmp(row->scope_id, setting->scope_id) == 0 &&
-            strcmp(row->key, setting->key) == 0)
+        if (row->scope_kind == setting->scope_kind &&
+            strcmp(row->scope_id, setting->scope_id) == 0 && strcmp(row->key, setting->key) == 0)
             return row;
     }
     return NULL;
@@ -155,8 +155,8 @@ is_in_document(const GPtrArray *document, const PhStoredSetting *row)
 {
     for (guint i = 0; i < document->len; i++) {
         const PhDocumentSetting *setting = document->pdata[i];
-        if (row->scope_kind == setting->scope_kind && strcmp(row->scope_id, setting->scope_id) == 0 &&
-            strcmp(row->key, setting->key) == 0)
+        if (row->scope_kind == setting->scope_kind &&
+            strcmp(row->scope_id, setting->scope_id) == 0 && strcmp(row->key, setting->key) == 0)
             return true;
     }
     return false;
@@ -171,14 +171,15 @@ ph_settings_document_changes(const GPtrArray *rows, const GPtrArray *document)
         const PhStoredSetting *row = find_row(rows, setting);
         if (row != NULL && strcmp(row->value, setting->value) == 0)
             continue;
-        PhSettingChange change = {setting->key, setting->scope_kind, setting->scope_id, setting->value};
+        PhSettingChange change = { setting->key, setting->scope_kind, setting->scope_id,
+            setting->value };
         g_array_append_val(changes, change);
     }
     for (guint i = 0; i < rows->len; i++) {
         const PhStoredSetting *row = rows->pdata[i];
         if (is_in_document(document, row))
             continue;
-        PhSettingChange change = {row->key, row->scope_kind, row->scope_id, NULL};
+        PhSettingChange change = { row->key, row->scope_kind, row->scope_id, NULL };
         g_array_append_val(changes, change);
     }
     return changes;

@@ -1,8 +1,8 @@
 /* address.c - address lists of header fields
  *
- * What is hard here: what is sent is not what the grammar says. One pass keeps two readings of what it
- * has seen since the last separator, as a phrase ("words") and as an address ("local", "domain"); the
- * character that ends the entry tells which one was meant.
+ * What is hard here: what is sent is not what the grammar says. One pass keeps two readings of what
+ * it has seen since the last separator, as a phrase ("words") and as an address ("local",
+ * "domain"); the character that ends the entry tells which one was meant.
  */
 #include <posthouse/message-address.h>
 
@@ -71,7 +71,7 @@ add(Parser *parser, PhAddress address)
     return true;
 }
 
-/* -- tokens --------------------------------------------------------------------------------------------- */
+/* -- tokens ------------------------------------------------------------------------------------ */
 
 static void
 take_comment(Parser *parser)
@@ -141,7 +141,7 @@ take_run(Parser *parser, GString *out)
         append_char(out, *parser->at++);
 }
 
-/* -- the entry outside of angle brackets ---------------------------------------------------------------- */
+/* -- the entry outside of angle brackets ------------------------------------------------------- */
 
 static bool
 ends_with_dot(const GString *text)
@@ -253,7 +253,7 @@ entry_end(Parser *parser)
     return more;
 }
 
-/* -- within angle brackets --------------------------------------------------------------------------------- */
+/* -- within angle brackets --------------------------------------------------------------------- */
 
 /* "@a,@b:" at the start of an angle address. Taken only when a colon ends it. */
 static void
@@ -338,7 +338,7 @@ angle_rest(Parser *parser)
     }
 }
 
-/* -- the list -------------------------------------------------------------------------------------------- */
+/* -- the list ---------------------------------------------------------------------------------- */
 
 static bool
 group_begin(Parser *parser)

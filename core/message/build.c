@@ -1,7 +1,7 @@
 /* build.c - header fields of our own
  *
- * What is hard here: values come from clients (the name in HELO, addresses), and must not be able to
- * end a line or a comment.
+ * What is hard here: values come from clients (the name in HELO, addresses), and must not be able
+ * to end a line or a comment.
  */
 #include <posthouse/message-build.h>
 
@@ -78,7 +78,7 @@ ph_return_path_append(GString *out, const PhPath *path)
     g_string_append_printf(out, "Return-Path: <%s>\r\n", address);
 }
 
-/* -- Received ------------------------------------------------------------------------------------------------- */
+/* -- Received ---------------------------------------------------------------------------------- */
 
 const char *
 ph_received_protocol(const PhReceived *received)

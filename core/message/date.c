@@ -1,7 +1,7 @@
 /* date.c - dates of RFC 5322, read and written
  *
- * What is hard here: the obsolete forms are all still sent. The scanner takes words and numbers apart
- * and looks at what each can be, rather than following one grammar.
+ * What is hard here: the obsolete forms are all still sent. The scanner takes words and numbers
+ * apart and looks at what each can be, rather than following one grammar.
  */
 #include <posthouse/message-build.h>
 #include <posthouse/message-header.h>
@@ -266,7 +266,7 @@ ph_date_parse(const char *text, size_t length, int64_t *time_us_out, int *zone_m
     return true;
 }
 
-/* -- writing ------------------------------------------------------------------------------------------- */
+/* -- writing ----------------------------------------------------------------------------------- */
 
 typedef struct Calendar {
     int year;

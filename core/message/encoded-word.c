@@ -54,8 +54,8 @@ typedef struct EncodedWord {
     size_t length; /* of the whole word */
 } EncodedWord;
 
-/* Whether an encoded word starts at `at`. Each look stops at the next "?", so that a run of "=?" costs
- * linear time. */
+/* Whether an encoded word starts at `at`. Each look stops at the next "?", so that a run of "=?"
+ * costs linear time. */
 static bool
 encoded_word_scan(const char *at, const char *end, EncodedWord *word)
 {

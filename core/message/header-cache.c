@@ -1,11 +1,11 @@
 /* header-cache.c - the fields that clients list messages by
  *
- * What is hard here: an answer from the cache must be the same, byte for byte, as one from the header.
- * So the cache says of each name whether it tells all about it. Names are only ever added at the end
- * of the table: an older cache then covers fewer.
+ * What is hard here: an answer from the cache must be the same, byte for byte, as one from the
+ * header. So the cache says of each name whether it tells all about it. Names are only ever added
+ * at the end of the table: an older cache then covers fewer.
  *
- * Form: 'H' 1, number of names known when it was made, one bit per name (1: covered) in bytes with the
- * lowest bit first, then the raw fields.
+ * Form: 'H' 1, number of names known when it was made, one bit per name (1: covered) in bytes with
+ *       the lowest bit first, then the raw fields.
  */
 #include <posthouse/message-header.h>
 #include <posthouse/message-imap.h>

@@ -1,7 +1,7 @@
 /* header.c - fields of a header block
  *
- * What is hard here: a header is whatever arrived. A line without a colon is a field without a name,
- * so that "all but these fields" still gives back every byte.
+ * What is hard here: a header is whatever arrived. A line without a colon is a field without a
+ * name, so that "all but these fields" still gives back every byte.
  */
 #include <posthouse/message-header.h>
 
@@ -107,7 +107,7 @@ ph_header_unfold(const char *value, size_t length)
     return g_string_free(out, FALSE);
 }
 
-/* -- sets of names --------------------------------------------------------------------------------- */
+/* -- sets of names ----------------------------------------------------------------------------- */
 
 typedef struct NameKey {
     const char *name;

@@ -1,7 +1,8 @@
 /* mime-value.c - Content-Type, Content-Disposition and their parameters
  *
- * What is hard here: RFC 2231 spreads one value over numbered, partly encoded parameters in any order,
- * and real senders use RFC 2047 words instead. All who look at a file name must see the same one.
+ * What is hard here: RFC 2231 spreads one value over numbered, partly encoded parameters in any
+ * order, and real senders use RFC 2047 words instead. All who look at a file name must see the same
+ * one.
  */
 #include <posthouse/message-header.h>
 
@@ -199,7 +200,7 @@ ph_mime_value_param(const PhMimeValue *value, const char *name)
     return NULL;
 }
 
-/* -- RFC 2231 ------------------------------------------------------------------------------------------ */
+/* -- RFC 2231 ---------------------------------------------------------------------------------- */
 
 typedef struct Section {
     const char *value;
@@ -220,8 +221,8 @@ percent_decode(const char *text, GString *out)
     }
 }
 
-/* The section that `param` is of the value `name`: "name*" and "name*0*" are section 0. False when it
- * is none. */
+/* The section that `param` is of the value `name`: "name*" and "name*0*" are section 0. False when
+ * it is none. */
 static bool
 section_of(const PhMimeParam *param, const char *name, unsigned *number_out, bool *encoded_out)
 {

@@ -3,10 +3,10 @@
  * What is hard here: the stored form comes back from a database, so it is believed only after every
  * range and link was checked. Links are not stored: depths in preorder give the tree.
  *
- * Form, numbers in base 128 with the lowest first: 'O' 1, size, number of parts, then per part: depth;
- * one byte kind, one byte encoding, one byte disposition; header start counted from the parent's body
- * start; length of the header; length of the body; lines; four texts (type, subtype, charset, file
- * name), each its length plus one (0: none) and the bytes.
+ * Form, numbers in base 128 with the lowest first: 'O' 1, size, number of parts, then per part:
+ * depth; one byte kind, one byte encoding, one byte disposition; header start counted from the
+ * parent's body start; length of the header; length of the body; lines; four texts (type, subtype,
+ * charset, file name), each its length plus one (0: none) and the bytes.
  */
 #include "outline.h"
 
@@ -15,7 +15,7 @@
 #define FORM_MAGIC 'O'
 #define FORM_VERSION 1
 
-/* -- writing ---------------------------------------------------------------------------------------------- */
+/* -- writing ----------------------------------------------------------------------------------- */
 
 static void
 put_number(GByteArray *out, uint64_t value)
@@ -69,7 +69,7 @@ ph_outline_serialize(const PhOutline *outline)
     return g_byte_array_free_to_bytes(out);
 }
 
-/* -- reading ---------------------------------------------------------------------------------------------- */
+/* -- reading ----------------------------------------------------------------------------------- */
 
 typedef struct Reader {
     const unsigned char *at;
@@ -228,7 +228,7 @@ ph_outline_read(const void *bytes, size_t length)
     return reader.at == reader.end ? g_steal_pointer(&outline) : NULL;
 }
 
-/* -- sections ----------------------------------------------------------------------------------------------- */
+/* -- sections ---------------------------------------------------------------------------------- */
 
 /* Child `number` (from 1), or NULL. */
 static const PhOutlinePart *

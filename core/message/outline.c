@@ -1,15 +1,16 @@
 /* outline.c - the outline of a message, and its builder
  *
- * What is hard here: boundaries of all open multiparts are live at once, in headers too; the line end
- * before a boundary belongs to it; and input comes in pieces that end anywhere. So the builder works by
- * lines, keeps of a line only what can be a boundary, and never looks back into the message.
+ * What is hard here: boundaries of all open multiparts are live at once, in headers too; the line
+ * end before a boundary belongs to it; and input comes in pieces that end anywhere. So the builder
+ * works by lines, keeps of a line only what can be a boundary, and never looks back into the
+ * message.
  */
 #include "outline.h"
 
 #include "ascii.h"
 #include "text.h"
 
-/* -- the outline ------------------------------------------------------------------------------------------ */
+/* -- the outline ------------------------------------------------------------------------------- */
 
 PhOutline *
 ph_outline_alloc(void)
@@ -62,7 +63,7 @@ ph_outline_part(const PhOutline *outline, size_t index)
     return outline_part(outline, index);
 }
 
-/* -- the builder's parts ---------------------------------------------------------------------------------- */
+/* -- the builder's parts ----------------------------------------------------------------------- */
 
 PhOutlineBuilder *
 ph_outline_builder_new(void)
@@ -108,7 +109,8 @@ current_header(PhOutlineBuilder *builder)
     return builder->open_count == 1 ? builder->header : builder->nested;
 }
 
-/* Adds a part below the current one (or the message itself) and makes it current, its header to come. */
+/* Adds a part below the current one (or the message itself) and makes it current, its header to
+ * come. */
 static void
 part_begin(PhOutlineBuilder *builder, uint64_t header_start, bool is_synthetic)
 {
@@ -244,7 +246,7 @@ part_add_synthetic(PhOutlineBuilder *builder, uint64_t start, uint64_t end, uint
     builder->open_count--;
 }
 
-/* -- the end of parts --------------------------------------------------------------------------------------- */
+/* -- the end of parts -------------------------------------------------------------------------- */
 
 static void
 capture_end(Capture *capture, uint32_t index, const PhOutlinePart *part)
@@ -279,8 +281,8 @@ part_end(PhOutlineBuilder *builder, uint64_t end, uint64_t lines)
     builder->open_count--;
 }
 
-/* Closes parts until `keep` are open. They end before the current line, and without its predecessor's
- * line end, as far as that is within the part. */
+/* Closes parts until `keep` are open. They end before the current line, and without its
+ * predecessor's line end, as far as that is within the part. */
 static void
 parts_end_at_line(PhOutlineBuilder *builder, size_t keep)
 {
@@ -299,7 +301,7 @@ parts_end_at_line(PhOutlineBuilder *builder, size_t keep)
     }
 }
 
-/* -- lines --------------------------------------------------------------------------------------------------- */
+/* -- lines ------------------------------------------------------------------------------------- */
 
 /* What the current line is: the number of open parts that its boundary leaves open, 0 when it is no
  * boundary. */

@@ -1,7 +1,7 @@
 /* outline.h - the inside of an outline and of its builder, for the files of this folder
  *
- * While the builder reads a part's header it also makes that part's share of BODYSTRUCTURE and keeps
- * it in `arena`; so headers of nested parts need not be kept.
+ * While the builder reads a part's header it also makes that part's share of BODYSTRUCTURE and
+ * keeps it in `arena`; so headers of nested parts need not be kept.
  */
 #pragma once
 
@@ -96,7 +96,7 @@ outline_part(const PhOutline *outline, size_t index)
 /* Interns at most `max` bytes of the text, whole characters, clean. */
 const char *ph_outline_intern(PhOutline *outline, const char *text, size_t max);
 
-/* -- structure.c ------------------------------------------------------------------------------------------ */
+/* -- structure.c ------------------------------------------------------------------------------- */
 
 /* What a part's header says, as far as the builder has to know. */
 typedef struct PartFacts {

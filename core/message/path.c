@@ -1,7 +1,7 @@
 /* path.c - addresses of SMTP commands, and the form under which addresses are compared
  *
- * What is hard here: this decides who gets a mail, so it follows the grammar to the letter. Host names
- * come from Unicode in two spellings; both lead to one.
+ * What is hard here: this decides who gets a mail, so it follows the grammar to the letter. Host
+ * names come from Unicode in two spellings; both lead to one.
  */
 #include <posthouse/message-address.h>
 
@@ -259,7 +259,7 @@ ph_path_format(const PhPath *path)
     return g_string_free(out, FALSE);
 }
 
-/* -- comparison ---------------------------------------------------------------------------------------- */
+/* -- comparison -------------------------------------------------------------------------------- */
 
 /* Lower case by character, not by language: the Turkish i must not depend on who started us. */
 static char *
@@ -284,8 +284,9 @@ ph_local_normalize(const char *local)
     return lower_nfc(local);
 }
 
-/* One label through ASCII and back: mapping of the letters is then the same for both spellings. A label
- * that does not come back as the same ASCII is left as it is, or two names would be taken for one. */
+/* One label through ASCII and back: mapping of the letters is then the same for both spellings. A
+ * label that does not come back as the same ASCII is left as it is, or two names would be taken for
+ * one. */
 static char *
 label_normalize(const char *label)
 {

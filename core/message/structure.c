@@ -1,8 +1,8 @@
 /* structure.c - BODYSTRUCTURE, and BODY made from it
  *
- * What is hard here: clients parse this with small parsers, so it must be right for mail that is not:
- * a multipart always has a part, a message always has an envelope, every odd string is quoted or a
- * literal. Nesting is walked with a stack of our own, never by recursion.
+ * What is hard here: clients parse this with small parsers, so it must be right for mail that is
+ * not: a multipart always has a part, a message always has an envelope, every odd string is quoted
+ * or a literal. Nesting is walked with a stack of our own, never by recursion.
  */
 #include <posthouse/message-header.h>
 #include <posthouse/message-imap.h>
@@ -12,7 +12,7 @@
 
 #define LANGUAGES_MAX 32
 
-/* -- a part's header ------------------------------------------------------------------------------------- */
+/* -- a part's header --------------------------------------------------------------------------- */
 
 typedef enum Field {
     FIELD_TYPE,
@@ -270,7 +270,7 @@ ph_part_facts_clear(PartFacts *facts)
     *facts = (PartFacts){ .kind = PH_PART_LEAF };
 }
 
-/* -- putting it together ------------------------------------------------------------------------------------ */
+/* -- putting it together ----------------------------------------------------------------------- */
 
 static const char *const encoding_names[] = {
     [PH_ENCODING_7BIT] = "7bit",
@@ -366,7 +366,7 @@ ph_imap_body_structure(PhOutlineBuilder *builder, GString *out)
         append_part_end(out, builder, open[--open_count]);
 }
 
-/* -- BODY from BODYSTRUCTURE ---------------------------------------------------------------------------------- */
+/* -- BODY from BODYSTRUCTURE ------------------------------------------------------------------- */
 
 typedef struct Reader {
     const char *at;

@@ -1,6 +1,7 @@
 /* subject.c - the base subject of RFC 5256 2.1
  *
- * The text is a window that shrinks from both ends; each function names the grammar rule it removes.
+ * The text is a window that shrinks from both ends; each function names the grammar rule it
+ * removes.
  */
 #include <posthouse/message-text.h>
 

@@ -98,7 +98,7 @@ read_references(PhSummary *summary, const char *header, size_t length)
         (uint8_t(*)[PH_SUMMARY_HASH_BYTES])(void *)g_array_free(hashes, FALSE);
 }
 
-/* -- preview ------------------------------------------------------------------------------------------------ */
+/* -- preview ----------------------------------------------------------------------------------- */
 
 /* Appends text without the lines that quote another mail; stops at the signature. */
 static void
@@ -154,7 +154,7 @@ make_preview(const PhOutlineBuilder *builder)
     return cut_chars(out, PH_SUMMARY_PREVIEW_CHARS);
 }
 
-/* -- attachments ---------------------------------------------------------------------------------------------- */
+/* -- attachments ------------------------------------------------------------------------------- */
 
 static bool
 is_signature(const PhOutlinePart *part)
@@ -168,7 +168,8 @@ is_signature(const PhOutlinePart *part)
     return false;
 }
 
-/* Whether people would call this part an attachment: not the text, not its pictures, not a signature. */
+/* Whether people would call this part an attachment: not the text, not its pictures, not a
+ * signature. */
 static bool
 is_attachment(const PhOutline *outline, const PhOutlinePart *part)
 {
@@ -198,7 +199,7 @@ find_attachment(const PhOutline *outline)
     return false;
 }
 
-/* -- the whole -------------------------------------------------------------------------------------------------- */
+/* -- the whole --------------------------------------------------------------------------------- */
 
 static void
 read_header(PhSummary *summary, const char *header, size_t length)

@@ -146,7 +146,7 @@ ph_transfer_decode(PhTransferEncoding encoding, const void *bytes, size_t length
     }
 }
 
-/* -- UTF-8 ------------------------------------------------------------------------------------------ */
+/* -- UTF-8 ------------------------------------------------------------------------------------- */
 
 void
 ph_utf8_clean_append(GString *out, const char *text, size_t length)
@@ -196,8 +196,8 @@ charset_is_plain(const char *charset)
            g_ascii_strcasecmp(charset, "utf8") == 0 || g_ascii_strcasecmp(charset, "ascii") == 0;
 }
 
-/* What is meant by names that senders use more loosely than their registration: the sets that browsers
- * take for them, which hold all of the named one. */
+/* What is meant by names that senders use more loosely than their registration: the sets that
+ * browsers take for them, which hold all of the named one. */
 static const char *
 charset_meant(const char *name)
 {
@@ -273,7 +273,7 @@ ph_text_to_utf8(const char *charset, const void *bytes, size_t length, size_t *l
     return ph_utf8_clean(raw->str, raw->len, length_out);
 }
 
-/* -- HTML --------------------------------------------------------------------------------------------- */
+/* -- HTML -------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;
@@ -356,8 +356,8 @@ typedef struct HtmlScan {
     const char *hidden; /* the element being skipped, or NULL */
 } HtmlScan;
 
-/* Moves behind the ">" of the tag at `at`. Quotes are not looked into: an unclosed one would hide the
- * rest of the text. */
+/* Moves behind the ">" of the tag at `at`. Quotes are not looked into: an unclosed one would hide
+ * the rest of the text. */
 static void
 html_tag(HtmlScan *scan)
 {
@@ -385,7 +385,8 @@ html_tag(HtmlScan *scan)
     }
 }
 
-/* Whether the "<" here begins a tag; in an element whose content is hidden, only its own end does. */
+/* Whether the "<" here begins a tag; in an element whose content is hidden, only its own end
+ * does. */
 static bool
 html_is_tag(const HtmlScan *scan)
 {

@@ -48,8 +48,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(PhPage, ph_page_free)
 typedef struct PhDomain {
     int64_t id;
     int64_t tenant_id;
-    char *name;          /* UTF-8, lower case */
-    char *name_ascii;    /* the same in A-labels */
+    char *name;       /* UTF-8, lower case */
+    char *name_ascii; /* the same in A-labels */
     int64_t n_accounts;
     int64_t created_us;
 } PhDomain;
@@ -65,22 +65,24 @@ typedef struct PhAlias {
 PH_API void ph_alias_free(PhAlias *alias);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(PhAlias, ph_alias_free)
 
-/* -- management ----------------------------------------------------------------------------------- */
+/* -- management -------------------------------------------------------------------------------- */
 
 PH_API PH_IN_JOB bool ph_tenant_add_blocking(
     const char *name, int64_t deadline_us, int64_t *tenant_id_out, GError **error);
 
 /* `tenant_id` 0: the installation's own tenant, which always exists. */
-PH_API PH_IN_JOB bool ph_domain_add_blocking(
-    const char *name, int64_t tenant_id, int64_t deadline_us, int64_t *domain_id_out, GError **error);
+PH_API PH_IN_JOB bool ph_domain_add_blocking(const char *name, int64_t tenant_id,
+    int64_t deadline_us, int64_t *domain_id_out, GError **error);
 /* CONFLICT while it has accounts or aliases. */
-PH_API PH_IN_JOB bool ph_domain_remove_blocking(const char *name, int64_t deadline_us, GError **error);
+PH_API PH_IN_JOB bool ph_domain_remove_blocking(
+    const char *name, int64_t deadline_us, GError **error);
 /* Items are PhDomain, by name. `filter` is a substring or null. */
 PH_API PH_IN_JOB PhPage *ph_domain_list_blocking(
     const char *filter, const char *after, unsigned limit, int64_t deadline_us, GError **error);
 
-/* Makes the account with INBOX, Drafts, Sent, Junk, Trash and Archive (special use set, subscribed).
- * `verifier` is a password hash made by core/identity, or null for an account without a password. */
+/* Makes the account with INBOX, Drafts, Sent, Junk, Trash and Archive (special use set,
+ * subscribed). `verifier` is a password hash made by core/identity, or null for an account without
+ * a password. */
 PH_API PH_IN_JOB bool ph_account_add_blocking(const char *address, const char *display_name,
     const char *verifier, int64_t deadline_us, int64_t *account_id_out, GError **error);
 PH_API PH_IN_JOB PhAccount *ph_account_find_blocking(
@@ -102,7 +104,7 @@ PH_API PH_IN_JOB bool ph_alias_remove_blocking(
 PH_API PH_IN_JOB PhPage *ph_alias_list_blocking(const char *domain, const char *filter,
     const char *after, unsigned limit, int64_t deadline_us, GError **error);
 
-/* -- credentials (core/identity is the caller; a verifier is text that only it understands) -------- */
+/* -- credentials (core/identity is the caller; a verifier is text that only it understands) ---- */
 
 typedef enum PhCredentialKind {
     PH_CREDENTIAL_PASSWORD, /* at most one an account */
@@ -146,9 +148,10 @@ PH_API PH_IN_JOB bool ph_credential_used_blocking(
     int64_t account_id, int64_t credential_id, int64_t deadline_us, GError **error);
 PH_API PH_IN_JOB bool ph_operator_add_blocking(
     const char *name, const char *verifier, int64_t deadline_us, GError **error);
-PH_API PH_IN_JOB bool ph_operator_remove_blocking(const char *name, int64_t deadline_us, GError **error);
+PH_API PH_IN_JOB bool ph_operator_remove_blocking(
+    const char *name, int64_t deadline_us, GError **error);
 
-/* -- where mail for an address goes ------------------------------------------------------------------ */
+/* -- where mail for an address goes ------------------------------------------------------------ */
 
 typedef enum PhRouteKind {
     PH_ROUTE_LOCAL,   /* every target is a local account */
@@ -167,8 +170,8 @@ typedef struct PhRoute {
 PH_API void ph_route_free(PhRoute *route);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(PhRoute, ph_route_free)
 
-/* Expands aliases (to a depth of 10, each address once), cuts the plus-suffix where the whole local part
- * is unknown, and answers "postmaster" of any local domain (and bare) with its alias or, without one,
- * with UNKNOWN. Never fails for an unknown address: that is an answer. */
+/* Expands aliases (to a depth of 10, each address once), cuts the plus-suffix where the whole local
+ * part is unknown, and answers "postmaster" of any local domain (and bare) with its alias or,
+ * without one, with UNKNOWN. Never fails for an unknown address: that is an answer. */
 PH_API PH_IN_JOB PhRoute *ph_route_resolve_blocking(
     const char *address, int64_t deadline_us, GError **error);

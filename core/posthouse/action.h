@@ -1,9 +1,10 @@
 /* action.h - what management can do, as rows
  *
- * Shape:    an action has a name of two words ("domain.add"), arguments with types, a role that may call it, and a function.
- *           Arguments are checked against their rows before the function runs. The answer is a set of fields, and for
- *           lists a sequence of items with fields. Console, CLI and scripts call the same rows; what changes something is
- *           written to the audit log by the dispatcher.
+ * Shape:    an action has a name of two words ("domain.add"), arguments with types, a role that may
+ *           call it, and a function. Arguments are checked against their rows before the function
+ *           runs. The answer is a set of fields, and for lists a sequence of items with fields.
+ *           Console, CLI and scripts call the same rows; what changes something is written to the
+ *           audit log by the dispatcher.
  * Threads:  functions run in a job of the console's lane.
  * Errors:   of the function; SYNTAX of the dispatcher names the argument.
  */
@@ -27,7 +28,8 @@ typedef enum PhArgumentType {
 
 enum {
     PH_ARGUMENT_REQUIRED = 1 << 0,
-    PH_ARGUMENT_POSITIONAL = 1 << 1, /* the CLI takes it without its name, in the order of the rows */
+    PH_ARGUMENT_POSITIONAL =
+        1 << 1, /* the CLI takes it without its name, in the order of the rows */
 };
 
 typedef struct PhArgumentRow {
@@ -53,7 +55,7 @@ struct PhActionRow {
 };
 typedef struct PhActionRow PhActionRow;
 
-/* -- for the function ------------------------------------------------------------------------------------------ */
+/* -- for the function -------------------------------------------------------------------------- */
 
 /* Null, or `fallback`, when the argument was not given. */
 PH_API const char *ph_action_text(const PhActionCall *call, const char *name);

@@ -55,7 +55,7 @@ PH_API PhThreadKind ph_thread_kind(void);
 PH_API void ph_assert_on_reactor(void) PH_ASSERTS_ROLE(ph_role_reactor);
 PH_API void ph_assert_in_job(void) PH_ASSERTS_ROLE(ph_role_job);
 
-/* -- errors ----------------------------------------------------------------------------------- */
+/* -- errors ------------------------------------------------------------------------------------ */
 
 #define PH_ERROR (ph_error_quark())
 PH_API GQuark ph_error_quark(void);
@@ -77,7 +77,7 @@ PH_API const char *ph_error_name(PhError code);
 /* The PhError in an error of this domain; PH_ERROR_INTERNAL for any other domain. */
 PH_API PhError ph_error_code(const GError *error);
 
-/* -- secrets ---------------------------------------------------------------------------------- */
+/* -- secrets ----------------------------------------------------------------------------------- */
 
 /* Bytes that must not linger: wiped on free, no printf form, compared in constant time. */
 typedef struct PhSecret PhSecret;
@@ -94,7 +94,7 @@ PH_API void ph_wipe(void *bytes, size_t length);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(PhSecret, ph_secret_free)
 
-/* -- hand-over between threads ------------------------------------------------------------------ */
+/* -- hand-over between threads ----------------------------------------------------------------- */
 
 /* Where ownership of `object` passes between threads by a way that ThreadSanitizer cannot see (GLib
  * is not instrumented). Nothing in other builds. */
@@ -139,7 +139,7 @@ ph_ref_drop(PhRef *ref)
     return __atomic_fetch_sub(&ref->count, 1, __ATOMIC_ACQ_REL) == 1;
 }
 
-/* -- locks -------------------------------------------------------------------------------------- */
+/* -- locks ------------------------------------------------------------------------------------- */
 
 /* Ranks are listed in posthouse/locks.def, outermost first. A thread that holds a lock may take
  * only a later rank; debug builds abort with both names on a breach. */
@@ -162,7 +162,7 @@ PH_API void ph_mutex_wait(PhMutex *mutex, GCond *cond);
 /* False when the monotonic time `until_us` passed first. */
 PH_API bool ph_mutex_wait_until(PhMutex *mutex, GCond *cond, int64_t until_us);
 
-/* -- time ----------------------------------------------------------------------------------------- */
+/* -- time -------------------------------------------------------------------------------------- */
 
 /* Microseconds since 1970 UTC. */
 PH_API int64_t ph_time_now_us(void);

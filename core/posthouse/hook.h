@@ -1,8 +1,8 @@
 /* hook.h - points where policy decides
  *
- * Shape:    a plugin declares points as rows; deciders (the Lua engine, other C code) register for a point by name. A
- *           decider answers with a decision, "no opinion", or an error; an error is turned into the point's declared
- *           failure policy, never into a decision by chance.
+ * Shape:    a plugin declares points as rows; deciders (the Lua engine, other C code) register for
+ *           a point by name. A decider answers with a decision, "no opinion", or an error; an error
+ *           is turned into the point's declared failure policy, never into a decision by chance.
  * Threads:  ph_hook_call in a job. Registration anywhere.
  */
 #pragma once
@@ -34,8 +34,8 @@ typedef struct PhHookRow PhHookRow;
 
 typedef struct PhDecision {
     PhDecisionKind kind;
-    int code;   /* a protocol's reply code, 0: the default */
-    char *text; /* owned; null: the default */
+    int code;     /* a protocol's reply code, 0: the default */
+    char *text;   /* owned; null: the default */
     char *target; /* owned; for REDIRECT */
 } PhDecision;
 
@@ -59,5 +59,5 @@ PH_API void ph_hook_remove_decider(unsigned id);
 /* Is somebody there to ask? Cheap; without one a caller need not start a job. Anywhere. */
 PH_API bool ph_hook_has_deciders(const char *point);
 /* Always gives a decision; clear it after use. */
-PH_API PH_IN_JOB void ph_hook_call(const PhHookRow *row, const PhHookField *fields, size_t n_fields,
-    PhDecision *decision_out);
+PH_API PH_IN_JOB void ph_hook_call(
+    const PhHookRow *row, const PhHookField *fields, size_t n_fields, PhDecision *decision_out);

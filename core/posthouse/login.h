@@ -1,8 +1,9 @@
 /* login.h - who is this? Three answers
  *
- * Shape:    credentials in, an identity out: yes, no, or "could not ask". Only yes and no are cached. SASL is a small
- *           state machine fed with decoded responses.
- * Threads:  *_blocking in a job (password hashing takes tens of ms and has a semaphore of its own); the rest anywhere.
+ * Shape:    credentials in, an identity out: yes, no, or "could not ask". Only yes and no are
+ *           cached. SASL is a small state machine fed with decoded responses.
+ * Threads:  *_blocking in a job (password hashing takes tens of ms and has a semaphore of its own);
+ *           the rest anywhere.
  * Errors:   none: the answer says it. The reason is for the log, never for the client.
  * Sources:  RFC 4422; RFC 4616 (PLAIN); draft-murchison-sasl-login (LOGIN).
  */
@@ -35,26 +36,31 @@ typedef struct PhLoginRequest {
     int64_t deadline_us;
 } PhLoginRequest;
 
-/* `identity_out` is set with YES only; `reason_out` (may be null) gets a short constant text for the log. Operators
- * are answered NO unless `service` is "console" or "control". */
+/* `identity_out` is set with YES only; `reason_out` (may be null) gets a short constant text for
+ * the log. Operators are answered NO unless `service` is "console" or "control". */
 PH_API PH_IN_JOB PhLoginAnswer ph_login_blocking(
     const PhLoginRequest *request, PhIdentity **identity_out, const char **reason_out);
 
-/* The same for a session: runs the job on the task's pool lane and gives the answer on its reactor. `identity` is the
- * callee's, and null unless the answer is YES; `delay_ms` is how long a NO should wait. All arguments are copied. */
-typedef void (*PhLoginDone)(PhTask *task, PhLoginAnswer answer, PhIdentity *identity, int64_t delay_ms);
+/* The same for a session: runs the job on the task's pool lane and gives the answer on its reactor.
+ * `identity` is the callee's, and null unless the answer is YES; `delay_ms` is how long a NO should
+ * wait. All arguments are copied. */
+typedef void (*PhLoginDone)(
+    PhTask *task, PhLoginAnswer answer, PhIdentity *identity, int64_t delay_ms);
 PH_API PH_ON_REACTOR void ph_login_run(PhTask *task, const char *login, const PhSecret *password,
     const char *peer_address, const char *service, PhLoginDone done);
 
-/* How long the client should be kept waiting before the next answer, because of failures before (ms, 0 to 15000). */
+/* How long the client should be kept waiting before the next answer, because of failures before
+ * (ms, 0 to 15000). */
 PH_API int64_t ph_login_delay_ms(const char *peer_address, const char *login);
 
-/* May a password be sent on this connection? With TLS, or from this host where identity.plaintext.allow_loopback says so. */
+/* May a password be sent on this connection? With TLS, or from this host where
+ * identity.plaintext.allow_loopback says so. */
 PH_API PH_ON_REACTOR bool ph_login_may_send_password(const PhConnection *connection);
 
-/* -- SASL -------------------------------------------------------------------------------------------------------- */
+/* -- SASL -------------------------------------------------------------------------------------- */
 
-/* Mechanisms that a server offers, divided by spaces ("PLAIN LOGIN"). Both need TLS (or the loopback exception). */
+/* Mechanisms that a server offers, divided by spaces ("PLAIN LOGIN"). Both need TLS (or the
+ * loopback exception). */
 PH_API const char *ph_sasl_mechanisms(void);
 
 typedef enum PhSaslStep {
@@ -70,11 +76,13 @@ PH_API PhSasl *ph_sasl_new(const char *mechanism);
 PH_API void ph_sasl_free(PhSasl *sasl);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(PhSasl, ph_sasl_free)
 
-/* `response` is decoded; null at the start without an initial response. `challenge_out` (not yet base64) is valid until
- * the next call. */
-PH_API PhSaslStep ph_sasl_step(PhSasl *sasl, const void *response, size_t length,
-    const char **challenge_out);
-/* The same for base64 text as it stands in a line ("=" is an empty response, RFC 4959). BAD for broken base64. */
-PH_API PhSaslStep ph_sasl_step_base64(PhSasl *sasl, const char *text, size_t length, char **challenge_base64_out);
+/* `response` is decoded; null at the start without an initial response. `challenge_out` (not yet
+ * base64) is valid until the next call. */
+PH_API PhSaslStep ph_sasl_step(
+    PhSasl *sasl, const void *response, size_t length, const char **challenge_out);
+/* The same for base64 text as it stands in a line ("=" is an empty response, RFC 4959). BAD for
+ * broken base64. */
+PH_API PhSaslStep ph_sasl_step_base64(
+    PhSasl *sasl, const char *text, size_t length, char **challenge_base64_out);
 PH_API const char *ph_sasl_login(const PhSasl *sasl);
 PH_API const PhSecret *ph_sasl_password(const PhSasl *sasl);

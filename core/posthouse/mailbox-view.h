@@ -1,9 +1,10 @@
 /* mailbox-view.h - an open mailbox in memory, shared by all sessions of this process
  *
- * Shape:    a version is immutable: rows in UID order behind a spine of counted chunks of 512. A later version
- *           shares the chunks that did not change. A session keeps the version it has told its client of and
- *           moves to a later one where the protocol lets it.
- * Threads:  versions: anywhere, by reference. Watches: ph_mailbox_watch_blocking in a job, the rest anywhere.
+ * Shape:    a version is immutable: rows in UID order behind a spine of counted chunks of 512. A
+ *           later version shares the chunks that did not change. A session keeps the version it has
+ *           told its client of and moves to a later one where the protocol lets it.
+ * Threads:  versions: anywhere, by reference. Watches: ph_mailbox_watch_blocking in a job, the rest
+ *           anywhere.
  * Errors:   NOT_FOUND, UNAVAILABLE.
  * Sources:  design "Mailbox view in memory"; RFC 9051 7.4.1 (when EXPUNGE may be told).
  */
@@ -43,9 +44,9 @@ PH_API const char *ph_view_keyword(const PhView *view, unsigned bit);
 /* The mailbox is deleted, or renamed away under its UIDVALIDITY: the session must leave it. */
 PH_API bool ph_view_is_gone(const PhView *view);
 
-/* Walks the difference between two versions of one mailbox, passing over shared chunks. Order: `expunged` by
- * descending index in `from`, then `changed` (flags or keywords differ) and `added` by ascending index in
- * `to`. Any callback may be null. */
+/* Walks the difference between two versions of one mailbox, passing over shared chunks. Order:
+ * `expunged` by descending index in `from`, then `changed` (flags or keywords differ) and `added`
+ * by ascending index in `to`. Any callback may be null. */
 typedef struct PhViewDiff {
     void (*expunged)(size_t index, const PhViewRow *row, void *data);
     void (*changed)(size_t index, const PhViewRow *row, void *data);
@@ -54,10 +55,11 @@ typedef struct PhViewDiff {
 
 PH_API void ph_view_diff(const PhView *from, const PhView *to, const PhViewDiff *diff, void *data);
 
-/* -- watching --------------------------------------------------------------------------------------------------- */
+/* -- watching ---------------------------------------------------------------------------------- */
 
-/* Holds the mailbox open. `changed` (may be null) is called on any thread, without locks held, after a later version exists;
- * it must only pass the word on (ph_wake_signal). Not called again after ph_mailbox_watch_free() returned. */
+/* Holds the mailbox open. `changed` (may be null) is called on any thread, without locks held,
+ * after a later version exists; it must only pass the word on (ph_wake_signal). Not called again
+ * after ph_mailbox_watch_free() returned. */
 typedef struct PhMailboxWatch PhMailboxWatch;
 typedef void (*PhMailboxChanged)(void *data);
 
@@ -66,17 +68,19 @@ PH_API PH_IN_JOB PhMailboxWatch *ph_mailbox_watch_blocking(int64_t actor_id, PhM
 PH_API void ph_mailbox_watch_free(PhMailboxWatch *watch);
 /* A new reference to the latest version. */
 PH_API PhView *ph_mailbox_watch_latest(PhMailboxWatch *watch);
-/* Asks the database whether there is more (NOOP after a lost notification; the safety net does this too). */
+/* Asks the database whether there is more (NOOP after a lost notification; the safety net does this
+ * too). */
 PH_API PH_IN_JOB bool ph_mailbox_watch_refresh_blocking(
     PhMailboxWatch *watch, int64_t deadline_us, GError **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(PhMailboxWatch, ph_mailbox_watch_free)
 
-/* First UID that was not yet told to any session as \Recent; raised to the current uid_next (not for EXAMINE). */
-PH_API PH_IN_JOB bool ph_mailbox_take_recent_blocking(
-    PhMailboxKey mailbox, bool keep, int64_t deadline_us, uint32_t *first_recent_out, GError **error);
+/* First UID that was not yet told to any session as \Recent; raised to the current uid_next (not
+ * for EXAMINE). */
+PH_API PH_IN_JOB bool ph_mailbox_take_recent_blocking(PhMailboxKey mailbox, bool keep,
+    int64_t deadline_us, uint32_t *first_recent_out, GError **error);
 
-/* -- what is kept of a message ---------------------------------------------------------------------------------- */
+/* -- what is kept of a message ----------------------------------------------------------------- */
 
 enum {
     PH_META_ENVELOPE = 1 << 0,      /* as IMAP sends it */
@@ -88,7 +92,8 @@ enum {
 
 enum {
     PH_TRAIT_ATTACHMENT = 1 << 0,
-    PH_TRAIT_NUL = 1 << 1,   /* the raw message has NUL bytes: sending it takes literal8 or replacing */
+    PH_TRAIT_NUL =
+        1 << 1, /* the raw message has NUL bytes: sending it takes literal8 or replacing */
     PH_TRAIT_8BIT = 1 << 2,
     PH_TRAIT_REPLY = 1 << 3, /* the subject had a reply or forward marker */
 };
@@ -108,16 +113,17 @@ typedef struct PhMessageMeta {
 PH_API void ph_message_meta_free(PhMessageMeta *meta);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(PhMessageMeta, ph_message_meta_free)
 
-/* At most 500 ids a call. In the order of `ids`; null where a message is gone. GPtrArray of PhMessageMeta. */
-PH_API PH_IN_JOB GPtrArray *ph_message_meta_blocking(int64_t account_id, const int64_t *ids, size_t n_ids,
-    unsigned what, int64_t deadline_us, GError **error);
+/* At most 500 ids a call. In the order of `ids`; null where a message is gone. GPtrArray of
+ * PhMessageMeta. */
+PH_API PH_IN_JOB GPtrArray *ph_message_meta_blocking(int64_t account_id, const int64_t *ids,
+    size_t n_ids, unsigned what, int64_t deadline_us, GError **error);
 
-/* Bytes of the raw message, as it was received: `length` from `offset`, cut at its end. Reads only the frames that
- * cover the slice. NOT_FOUND when the message was purged. */
-PH_API PH_IN_JOB GBytes *ph_message_read_blocking(int64_t account_id, int64_t message_id, size_t offset,
-    size_t length, int64_t deadline_us, GError **error);
+/* Bytes of the raw message, as it was received: `length` from `offset`, cut at its end. Reads only
+ * the frames that cover the slice. NOT_FOUND when the message was purged. */
+PH_API PH_IN_JOB GBytes *ph_message_read_blocking(int64_t account_id, int64_t message_id,
+    size_t offset, size_t length, int64_t deadline_us, GError **error);
 
-/* Whole messages at once, for small ones: at most 500 ids a call; their raw sizes together are the caller's to bound. In
- * the order of `ids`; null where a message is gone. GPtrArray of GBytes. */
+/* Whole messages at once, for small ones: at most 500 ids a call; their raw sizes together are the
+ * caller's to bound. In the order of `ids`; null where a message is gone. GPtrArray of GBytes. */
 PH_API PH_IN_JOB GPtrArray *ph_message_read_many_blocking(
     int64_t account_id, const int64_t *ids, size_t n_ids, int64_t deadline_us, GError **error);

@@ -42,7 +42,7 @@ PH_API void ph_address_list_free(PhAddressList *list);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(PhAddressList, ph_address_list_free)
 
-/* -- SMTP ------------------------------------------------------------------------------------------- */
+/* -- SMTP -------------------------------------------------------------------------------------- */
 
 typedef enum PhPathFlags {
     PH_PATH_NULL_OK = 1 << 0,       /* "<>" is a path (MAIL FROM) */
@@ -79,7 +79,7 @@ PH_API char *ph_path_format(const PhPath *path);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(PhPath, ph_path_free)
 
-/* -- comparison -------------------------------------------------------------------------------------- */
+/* -- comparison -------------------------------------------------------------------------------- */
 
 /* The form under which an address is looked up: lower case, NFC, the domain with its A-labels
  * ("xn--...") shown as UTF-8, a trailing dot dropped. Two addresses are the same exactly when these

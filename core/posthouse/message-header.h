@@ -39,8 +39,8 @@ PH_API bool ph_header_field_is(const PhHeaderField *field, const char *name);
 PH_API bool ph_header_find(
     const void *block, size_t length, const char *name, PhHeaderField *field_out);
 
-/* The value on one line: line ends removed, white space trimmed at both ends, NUL shown as '?'. Bytes
- * over 127 stay as they are, so the result is not always UTF-8. */
+/* The value on one line: line ends removed, white space trimmed at both ends, NUL shown as '?'.
+ * Bytes over 127 stay as they are, so the result is not always UTF-8. */
 PH_API char *ph_header_unfold(const char *value, size_t length);
 /* The value for people: unfolded, encoded words (RFC 2047) decoded, clean UTF-8 on one line. */
 PH_API char *ph_header_decode(const char *value, size_t length);
@@ -79,10 +79,10 @@ PH_API char *ph_mime_value_param_decoded(const PhMimeValue *value, const char *n
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(PhMimeValue, ph_mime_value_free)
 
-/* -- dates ---------------------------------------------------------------------------------------- */
+/* -- dates ------------------------------------------------------------------------------------- */
 
-/* A date of RFC 5322 with its obsolete forms (two-digit years, named zones, comments, no seconds, no
- * weekday, no zone), also the order of asctime(). False, and nothing written, when it is none.
+/* A date of RFC 5322 with its obsolete forms (two-digit years, named zones, comments, no seconds,
+ * no weekday, no zone), also the order of asctime(). False, and nothing written, when it is none.
  * `zone_minutes_out` may be NULL. */
 PH_API bool ph_date_parse(
     const char *text, size_t length, int64_t *time_us_out, int *zone_minutes_out);

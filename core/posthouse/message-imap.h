@@ -25,12 +25,12 @@
 /* Appends a string (never NIL) or, when `bytes` is NULL, NIL. */
 PH_API void ph_imap_append_string(GString *out, const char *bytes, size_t length);
 
-/* Appends a date-time with its quotes, as in INTERNALDATE: "\"30-Nov-2026 12:00:00 +0100\"". Reading
- * one is ph_date_parse(), which takes more than IMAP allows. */
+/* Appends a date-time with its quotes, as in INTERNALDATE: "\"30-Nov-2026 12:00:00 +0100\"".
+ * Reading one is ph_date_parse(), which takes more than IMAP allows. */
 PH_API void ph_imap_append_date_time(GString *out, int64_t time_us, int zone_minutes);
 
-/* Appends the ENVELOPE of a header block, parentheses included. Fields that are there twice: address
- * fields are joined, of others the first counts. A missing domain or local part is "". */
+/* Appends the ENVELOPE of a header block, parentheses included. Fields that are there twice:
+ * address fields are joined, of others the first counts. A missing domain or local part is "". */
 PH_API void ph_imap_envelope(const void *header, size_t length, GString *out);
 
 /* Appends the BODYSTRUCTURE (with extension data) of a finished builder. */
@@ -40,7 +40,7 @@ PH_API void ph_imap_body_structure(PhOutlineBuilder *builder, GString *out);
  * bytes are no body structure; then nothing is appended. */
 PH_API bool ph_imap_body_from_structure(const char *structure, size_t length, GString *out);
 
-/* -- header cache --------------------------------------------------------------------------------------- */
+/* -- header cache ------------------------------------------------------------------------------ */
 
 /* The fields that clients ask for in lists (mutt, Thunderbird, Apple Mail, K-9, Outlook, mbsync,
  * Roundcube and others), raw and in order. A name whose fields are together longer than

@@ -1,7 +1,7 @@
 /* message-outline.h - where the parts of a MIME message are
  *
- * Shape:    a tree of parts in preorder, part 0 is the message itself. Offsets are from the start of
- *           the raw message, which stays as it is: a part is read by reading its range.
+ * Shape:    a tree of parts in preorder, part 0 is the message itself. Offsets are from the start
+ *           of the raw message, which stays as it is: a part is read by reading its range.
  *           multipart: at least one child. message/rfc822: exactly one child, the message within.
  *           Anything else: no child. Broken mail has an outline too, the last resort is one leaf:
  *           - multipart without a boundary parameter: a text/plain leaf;
@@ -56,12 +56,12 @@ typedef struct PhOutlinePart {
 typedef struct PhOutline PhOutline;
 typedef struct PhOutlineBuilder PhOutlineBuilder;
 
-/* -- building: feed the raw message in pieces of any size, then finish once ------------------------- */
+/* -- building: feed the raw message in pieces of any size, then finish once -------------------- */
 
 PH_API PhOutlineBuilder *ph_outline_builder_new(void);
 PH_API void ph_outline_builder_feed(PhOutlineBuilder *builder, const void *bytes, size_t length);
-/* Ends the message; no feed after it. The outline belongs to the builder. Calling it again gives the
- * same outline. */
+/* Ends the message; no feed after it. The outline belongs to the builder. Calling it again gives
+ * the same outline. */
 PH_API const PhOutline *ph_outline_builder_finish(PhOutlineBuilder *builder);
 /* The header block of the message, blank line included, at most PH_HEADER_MAX_BYTES of it; valid as
  * long as the builder, complete once a byte of the body was fed. */
@@ -76,14 +76,14 @@ PH_API void ph_outline_free(PhOutline *outline);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(PhOutline, ph_outline_free)
 
-/* -- the form in which the store keeps it ------------------------------------------------------------ */
+/* -- the form in which the store keeps it ------------------------------------------------------ */
 
 PH_API GBytes *ph_outline_serialize(const PhOutline *outline);
 /* Checks everything that the other functions rely on: the tree, that each range lies within its
  * parent's, order of siblings, text. NULL when anything is wrong. */
 PH_API PhOutline *ph_outline_read(const void *bytes, size_t length);
 
-/* -- looking ------------------------------------------------------------------------------------------ */
+/* -- looking ----------------------------------------------------------------------------------- */
 
 PH_API uint64_t ph_outline_size(const PhOutline *outline);
 PH_API size_t ph_outline_count(const PhOutline *outline);
@@ -102,10 +102,10 @@ typedef enum PhSectionKind {
  * message/rfc822, MIME without a part number. */
 PH_API bool ph_outline_section(const PhOutline *outline, const uint32_t *path, size_t path_length,
     PhSectionKind kind, uint64_t *offset_out, uint64_t *length_out);
-/* The part that `path` names, or NULL: part 1 of a message that is not multipart is its body, numbers
- * behind a message/rfc822 count within it. With an empty path, part 0. */
+/* The part that `path` names, or NULL: part 1 of a message that is not multipart is its body,
+ * numbers behind a message/rfc822 count within it. With an empty path, part 0. */
 PH_API const PhOutlinePart *ph_outline_find(
     const PhOutline *outline, const uint32_t *path, size_t path_length);
-/* The range that a partial <first.count> takes of a section of `length` bytes: false, and a range of
- * no bytes, when it starts at or behind the end (answer ""). */
+/* The range that a partial <first.count> takes of a section of `length` bytes: false, and a range
+ * of no bytes, when it starts at or behind the end (answer ""). */
 PH_API bool ph_section_partial(uint64_t *offset, uint64_t *length, uint64_t first, uint64_t count);

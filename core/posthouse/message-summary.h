@@ -30,8 +30,8 @@ typedef struct PhSummary {
     char *message_id;                               /* without brackets, clean UTF-8, or NULL */
     uint8_t message_id_hash[PH_SUMMARY_HASH_BYTES]; /* zero without a message id */
     bool has_message_id;
-    /* The messages this one answers, by the hash of their ids: those of References in their order, then
-     * of In-Reply-To what is not among them; the last PH_SUMMARY_REFERENCES_MAX of them. */
+    /* The messages this one answers, by the hash of their ids: those of References in their order,
+     * then of In-Reply-To what is not among them; the last PH_SUMMARY_REFERENCES_MAX of them. */
     uint8_t (*reference_hashes)[PH_SUMMARY_HASH_BYTES];
     size_t reference_count;
     char *subject; /* decoded, of at most PH_SUMMARY_SUBJECT_MAX raw bytes; never NULL */

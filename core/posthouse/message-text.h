@@ -33,8 +33,9 @@ PH_API void ph_transfer_decode(
  * column passes here first. */
 PH_API char *ph_utf8_clean(const void *bytes, size_t length, size_t *length_out);
 
-/* Bytes of character set `charset` (NULL: not stated) as clean UTF-8. An unknown set, and "us-ascii"
- * with bytes over 127, are read as UTF-8 where that is valid and otherwise keep their ASCII part. */
+/* Bytes of character set `charset` (NULL: not stated) as clean UTF-8. An unknown set, and
+ * "us-ascii" with bytes over 127, are read as UTF-8 where that is valid and otherwise keep their
+ * ASCII part. */
 PH_API char *ph_text_to_utf8(
     const char *charset, const void *bytes, size_t length, size_t *length_out);
 

@@ -1,10 +1,12 @@
 /* plugin.h - what a plugin is to the host
  *
- * Shape:    a plugin is a shared object with one exported symbol, the constant `posthouse_plugin`. It is data: abi and
- *           size are checked before any code of the plugin runs. Tables end with a row whose first member is null.
+ * Shape:    a plugin is a shared object with one exported symbol, the constant `posthouse_plugin`.
+ *           It is data: abi and size are checked before any code of the plugin runs. Tables end
+ *           with a row whose first member is null.
  * Threads:  start and stop in a job, one at a time; session callbacks on reactors.
- * Rules:    no writable statics (state is made in start and freed in stop), no quarks, GTypes, atexit: a plugin can be
- *           replaced while its old generation still serves, and is unmapped at the end.
+ * Rules:    no writable statics (state is made in start and freed in stop), no quarks, GTypes,
+ *           atexit: a plugin can be replaced while its old generation still serves, and is unmapped
+ *           at the end.
  * Errors:   start fails with any PhError; the text is shown in the log and in `posthouse status`.
  */
 #pragma once
@@ -43,7 +45,8 @@ typedef struct PhPlugin {
     const PhServiceRow *services;
     const PhActionRow *actions;
     const PhHookRow *hooks;
-    /* Called once, before any session. What it returns in `state_out` is given to each session of this generation. */
+    /* Called once, before any session. What it returns in `state_out` is given to each session of
+     * this generation. */
     bool (*start)(void **state_out, GError **error);
     /* Called once, when no session, task or job of this generation is left. */
     void (*stop)(void *state);

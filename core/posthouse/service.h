@@ -1,7 +1,8 @@
 /* service.h - how plugins meet: named, versioned tables of functions
  *
- * Shape:    a provider publishes a constant table; a user holds it by name and least version. A held service keeps its
- *           provider mapped; ph_service_hold() gives null after the provider's stop began.
+ * Shape:    a provider publishes a constant table; a user holds it by name and least version. A
+ *           held service keeps its provider mapped; ph_service_hold() gives null after the
+ *           provider's stop began.
  * Threads:  anywhere.
  */
 #pragma once
@@ -10,8 +11,8 @@
 
 typedef struct PhServiceHold PhServiceHold;
 
-/* CONFLICT when the name is published by another. A new generation of the same plugin takes the place of the old one;
- * holders of the old table keep it. */
+/* CONFLICT when the name is published by another. A new generation of the same plugin takes the
+ * place of the old one; holders of the old table keep it. */
 PH_API bool ph_service_publish(
     const char *name, unsigned version, const void *table, GError **error);
 /* Waits for nobody: holders keep the table until they release it. */

@@ -1,7 +1,8 @@
 /* settings.h - typed values by key, from the nearest scope, in immutable snapshots
  *
- * Shape:    a row declares a key ("plugin.group.name_unit", lower case), its type, default, range, the scopes that may
- *           set it, and its help. A snapshot holds all values of one moment; a change makes a new one.
+ * Shape:    a row declares a key ("plugin.group.name_unit", lower case), its type, default, range,
+ *           the scopes that may set it, and its help. A snapshot holds all values of one moment; a
+ *           change makes a new one.
  * Units:    in the key's last word (_bytes, _ms, _s).
  * Threads:  anywhere; take one snapshot per request or command and use it to its end.
  * Errors:   ph_settings_check: SYNTAX, with the key, the value and what is allowed.
@@ -56,10 +57,12 @@ PH_API PhSettings *ph_settings_ref(PhSettings *settings);
 PH_API void ph_settings_unref(PhSettings *settings);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(PhSettings, ph_settings_unref)
 
-/* The key must be declared, with that type (our bug otherwise). `ids` may be null. Strings live as long as the snapshot. */
+/* The key must be declared, with that type (our bug otherwise). `ids` may be null. Strings live as
+ * long as the snapshot. */
 PH_API bool ph_settings_bool(const PhSettings *settings, const char *key, const PhScopeIds *ids);
 PH_API int64_t ph_settings_int(const PhSettings *settings, const char *key, const PhScopeIds *ids);
-PH_API const char *ph_settings_text(const PhSettings *settings, const char *key, const PhScopeIds *ids);
+PH_API const char *ph_settings_text(
+    const PhSettings *settings, const char *key, const PhScopeIds *ids);
 
 /* One value of the current snapshot, without a reference to hold: for a single look. */
 PH_API bool ph_setting_bool(const char *key);

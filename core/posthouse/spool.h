@@ -3,8 +3,9 @@
  * Shape:    an append-only run of bytes, read at any offset; at most the limit given at its making.
  * Units:    bytes; over 256 KiB they move to an unlinked file in STATE/spool.
  * Threads:  one owner at a time (a reactor fills it, then a job reads it).
- * Errors:   TOO_LARGE (the limit), LIMIT (bytes in flight of this node, or the disk is nearly full),
- *           TEMPORARY (the disk). After an error the spool holds what it held before the call.
+ * Errors:   TOO_LARGE (the limit), LIMIT (bytes in flight of this node, or the disk is nearly
+ *           full), TEMPORARY (the disk). After an error the spool holds what it held before the
+ *           call.
  */
 #pragma once
 

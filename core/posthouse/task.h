@@ -1,8 +1,9 @@
 /* task.h - work that belongs to a reactor and is done on the pool
  *
- * Shape:    a task lives on one reactor and has at most one job under way. The job runs on a worker, may block, and
- *           touches its data and immutable, counted things, never a session or connection. `done` runs on the
- *           reactor, unless the task is gone by then; then only `free_data` runs.
+ * Shape:    a task lives on one reactor and has at most one job under way. The job runs on a
+ *           worker, may block, and touches its data and immutable, counted things, never a session
+ *           or connection. `done` runs on the reactor, unless the task is gone by then; then only
+ *           `free_data` runs.
  * Threads:  as each function says.
  */
 #pragma once
@@ -26,7 +27,7 @@ typedef enum PhLane {
     PH_N_LANES,
 } PhLane;
 
-typedef void (*PhJob)(void *data);                 /* in a job */
+typedef void (*PhJob)(void *data);                   /* in a job */
 typedef void (*PhJobDone)(PhTask *task, void *data); /* on the reactor */
 
 PH_API PH_ON_REACTOR void ph_task_init(PhTask *task, PhReactor *reactor);
@@ -35,12 +36,14 @@ PH_API PH_ON_REACTOR void ph_task_clear(PhTask *task);
 PH_API PH_ON_REACTOR bool ph_task_is_busy(const PhTask *task);
 PH_API PH_ON_REACTOR PhReactor *ph_task_reactor(const PhTask *task);
 
-/* Asserts that no job is under way. `free_data` (may be null) runs on the reactor after `done`, or instead of it. */
-PH_API PH_ON_REACTOR void ph_task_run(PhTask *task, PhLane lane, PhJob job, PhJobDone done, void *data,
-    GDestroyNotify free_data);
+/* Asserts that no job is under way. `free_data` (may be null) runs on the reactor after `done`, or
+ * instead of it. */
+PH_API PH_ON_REACTOR void ph_task_run(
+    PhTask *task, PhLane lane, PhJob job, PhJobDone done, void *data, GDestroyNotify free_data);
 
-/* The same for work that waits without a worker (a delivery in a committer): ph_task_begin() makes the task busy and
- * gives a token; ph_pending_finish(), once, from any thread, ends it and runs `done` on the reactor. */
+/* The same for work that waits without a worker (a delivery in a committer): ph_task_begin() makes
+ * the task busy and gives a token; ph_pending_finish(), once, from any thread, ends it and runs
+ * `done` on the reactor. */
 typedef struct PhPending PhPending;
 PH_API PH_ON_REACTOR PhPending *ph_task_begin(
     PhTask *task, PhJobDone done, void *data, GDestroyNotify free_data);

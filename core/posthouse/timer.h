@@ -1,8 +1,8 @@
 /* timer.h - deadlines on a reactor
  *
- * Shape:    a timer is embedded in its owner and armed for one moment; arming again moves it. Moving it later costs
- *           nothing (the place in the reactor's heap is mended when the old moment comes), which is what sessions do.
- *           Never fires early.
+ * Shape:    a timer is embedded in its owner and armed for one moment; arming again moves it.
+ *           Moving it later costs nothing (the place in the reactor's heap is mended when the old
+ *           moment comes), which is what sessions do. Never fires early.
  * Units:    milliseconds from now.
  * Threads:  the reactor that armed it.
  */

@@ -91,13 +91,13 @@ static const struct {
     const char *key;
     bool (*set)(PhConfig *config, const char *value, GError **error);
 } key_rows[] = {
-    {"state", set_state},
-    {"run_as", set_run_as},
-    {"database", set_database},
-    {"allowed_ports", set_allowed_ports},
-    {"port_base", set_port_base},
-    {"control_socket", set_control_socket},
-    {"node_name", set_node_name},
+    { "state", set_state },
+    { "run_as", set_run_as },
+    { "database", set_database },
+    { "allowed_ports", set_allowed_ports },
+    { "port_base", set_port_base },
+    { "control_socket", set_control_socket },
+    { "node_name", set_node_name },
 };
 
 static bool
@@ -244,8 +244,8 @@ make_short_folder(const PhConfig *config, const char *note, GError **error)
     char folder[] = "/tmp/posthouse-XXXXXX";
     g_autoptr(GError) cause = NULL;
     if (g_mkdtemp_full(folder, 0700) == NULL) {
-        g_set_error(error, PH_ERROR, PH_ERROR_TEMPORARY, "make a folder in /tmp: %s",
-            g_strerror(errno));
+        g_set_error(
+            error, PH_ERROR, PH_ERROR_TEMPORARY, "make a folder in /tmp: %s", g_strerror(errno));
         return NULL;
     }
     if (chown(folder, uid, gid) != 0 || !g_file_set_contents(note, folder, -1, &cause) ||

@@ -1,7 +1,7 @@
 /* config.h - posthouse.conf: only what is needed to start
  *
- * Shape:    lines "key = value"; "#" begins a comment at the start of a line. An unknown key or a wrong value is an error
- *           that names the file, the line and what is allowed.
+ * Shape:    lines "key = value"; "#" begins a comment at the start of a line. An unknown key or a
+ *           wrong value is an error that names the file, the line and what is allowed.
  * Errors:   NOT_FOUND, SYNTAX.
  */
 #pragma once
@@ -28,11 +28,12 @@ bool ph_config_is_managed(const PhConfig *config);
 bool ph_config_port_is_allowed(const PhConfig *config, int port);
 /* STATE/name; free it. */
 char *ph_config_file(const PhConfig *config, const char *name);
-/* The folder of Unix sockets: STATE/run, or a 0700 folder below /tmp when that path is longer than 80 bytes; its name is
- * then in STATE/run/sockets. Made when missing. */
+/* The folder of Unix sockets: STATE/run, or a 0700 folder below /tmp when that path is longer than
+ * 80 bytes; its name is then in STATE/run/sockets. Made when missing. */
 char *ph_config_socket_folder(const PhConfig *config, GError **error);
 char *ph_config_control_socket(const PhConfig *config, GError **error);
-/* The user to run as: false with NOT_FOUND when there is no such user. Without root the present one. */
+/* The user to run as: false with NOT_FOUND when there is no such user. Without root the present
+ * one. */
 bool ph_config_user(const PhConfig *config, unsigned *uid_out, unsigned *gid_out, GError **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(PhConfig, ph_config_free)

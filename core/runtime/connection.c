@@ -1,15 +1,17 @@
 /* connection.c - the byte stream under every session
  *
- * What is hard here is that a callback may do anything: write, pause, start TLS, close, abort. So callbacks only set
- * state, and one function, connection_run(), looks at the state and acts; it runs on events and, for calls from outside
- * callbacks of this connection, at the end of the reactor's turn (ph_reactor_touch).
+ * What is hard here is that a callback may do anything: write, pause, start TLS, close, abort. So
+ * callbacks only set state, and one function, connection_run(), looks at the state and acts; it
+ * runs on events and, for calls from outside callbacks of this connection, at the end of the
+ * reactor's turn (ph_reactor_touch).
  *
  *   CONNECTING --> (PROXY) --> (HANDSHAKE) --> OPEN --> FLUSHING --> LINGERING --> DEAD
  *                                 ^             |
  *                                 +--STARTTLS---+
  *
- * FLUSHING sends what is pending; LINGERING reads and drops for a moment what the peer still sends, because closing a
- * socket with unread bytes resets the connection and takes our last reply with it.
+ * FLUSHING sends what is pending; LINGERING reads and drops for a moment what the peer still sends,
+ * because closing a socket with unread bytes resets the connection and takes our last reply with
+ * it.
  */
 #include "runtime/connection.h"
 
@@ -121,7 +123,7 @@ ph_connection_count(void)
     return __atomic_load_n(&connections, __ATOMIC_ACQUIRE);
 }
 
-/* -- addresses ----------------------------------------------------------------------------------------- */
+/* -- addresses --------------------------------------------------------------------------------- */
 
 static const void *
 mapped_ipv4(const struct sockaddr_storage *address)
@@ -198,7 +200,7 @@ ph_connection_peer_is_loopback(const PhConnection *connection)
            IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)peer)->sin6_addr);
 }
 
-/* -- calling the session ---------------------------------------------------------------------------------- */
+/* -- calling the session ----------------------------------------------------------------------- */
 
 static PhOwner *
 enter(PhConnection *connection)
@@ -248,7 +250,7 @@ say_closed(PhConnection *connection)
     ph_reactor_free_later(connection->reactor, session, free_session);
 }
 
-/* -- input ----------------------------------------------------------------------------------------------- */
+/* -- input ------------------------------------------------------------------------------------- */
 
 const uint8_t *
 ph_connection_input(PhConnection *connection, size_t *length_out)
@@ -293,7 +295,8 @@ ph_connection_resume(PhConnection *connection)
     touch(connection);
 }
 
-/* What a callback left in the scratch buffer moves to a buffer of the connection's own; an empty buffer is freed. */
+/* What a callback left in the scratch buffer moves to a buffer of the connection's own; an empty
+ * buffer is freed. */
 static void
 settle_input(PhConnection *connection)
 {
@@ -374,8 +377,8 @@ read_some(PhConnection *connection, uint8_t *buffer, size_t size, size_t *length
     }
     ssize_t n = recv(connection->source.fd, buffer, size, 0);
     if (n > 0) {
-        /* Fewer bytes than asked for: the socket is empty, and news makes a new event. An end that is there already made
-         * its event, and must be read. */
+        /* Fewer bytes than asked for: the socket is empty, and news makes a new event. An end that
+         * is there already made its event, and must be read. */
         if ((size_t)n < size && !connection->hung_up)
             connection->readable = false;
         *length_out = (size_t)n;
@@ -390,7 +393,7 @@ read_some(PhConnection *connection, uint8_t *buffer, size_t size, size_t *length
     return READ_ERROR;
 }
 
-/* -- output ------------------------------------------------------------------------------------------------ */
+/* -- output ------------------------------------------------------------------------------------ */
 
 static bool
 takes_output(const PhConnection *connection)
@@ -409,7 +412,8 @@ append_chunk(PhConnection *connection, Chunk *chunk)
     connection->output_last = chunk;
 }
 
-/* Being full is remembered until `drained` was called, even when the kernel takes it all at once. */
+/* Being full is remembered until `drained` was called, even when the kernel takes it all at
+ * once. */
 static void
 add_pending(PhConnection *connection, size_t length)
 {
@@ -436,7 +440,7 @@ ph_connection_write(PhConnection *connection, const void *bytes, size_t length)
     if (length > 0) {
         size_t size = MAX(length, CHUNK_BYTES - sizeof(Chunk));
         Chunk *chunk = g_malloc(sizeof(Chunk) + size);
-        *chunk = (Chunk){.size = size, .end = length};
+        *chunk = (Chunk){ .size = size, .end = length };
         memcpy(chunk->data, from, length);
         append_chunk(connection, chunk);
     }
@@ -547,7 +551,7 @@ write_plain(PhConnection *connection, size_t *length_out)
         parts[n_parts].iov_len = chunk->end - chunk->start;
         asked += parts[n_parts++].iov_len;
     }
-    struct msghdr message = {.msg_iov = parts, .msg_iovlen = n_parts};
+    struct msghdr message = { .msg_iov = parts, .msg_iovlen = n_parts };
     ssize_t n = sendmsg(connection->source.fd, &message, MSG_NOSIGNAL);
     if (n >= 0) {
         if ((size_t)n < asked)
@@ -562,8 +566,8 @@ write_plain(PhConnection *connection, size_t *length_out)
     return READ_ERROR;
 }
 
-/* Small chunks are gathered into one record. A retry must offer the same bytes again, and does: the queue only grows
- * behind them. */
+/* Small chunks are gathered into one record. A retry must offer the same bytes again, and does: the
+ * queue only grows behind them. */
 static ReadResult
 write_tls(PhConnection *connection, size_t *length_out)
 {
@@ -614,7 +618,7 @@ flush(PhConnection *connection)
     return true;
 }
 
-/* -- the end ------------------------------------------------------------------------------------------------- */
+/* -- the end ----------------------------------------------------------------------------------- */
 
 /* At once: no flush, no linger. */
 static void
@@ -714,8 +718,8 @@ static PH_ON_REACTOR void
 linger(PhConnection *connection)
 {
     for (int i = 0; i < ROUNDS_PER_RUN; i++) {
-        ssize_t n = recv(connection->source.fd, ph_reactor_scratch(connection->reactor),
-            PH_SCRATCH_BYTES, 0);
+        ssize_t n = recv(
+            connection->source.fd, ph_reactor_scratch(connection->reactor), PH_SCRATCH_BYTES, 0);
         if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
             destroy(connection);
             return;
@@ -727,7 +731,7 @@ linger(PhConnection *connection)
     destroy(connection);
 }
 
-/* -- opening ---------------------------------------------------------------------------------------------------- */
+/* -- opening ----------------------------------------------------------------------------------- */
 
 static PH_ON_REACTOR void
 open_session(PhConnection *connection)
@@ -807,8 +811,8 @@ read_proxy_header(PhConnection *connection)
         return;
     if (parsed == PH_PROXY_BAD ||
         recv(connection->source.fd, bytes, header.length, 0) != (ssize_t)header.length) {
-        ph_log(PH_LOG_WARNING, "proxy.bad-header", "peer=%s",
-            ph_connection_peer_address(connection));
+        ph_log(
+            PH_LOG_WARNING, "proxy.bad-header", "peer=%s", ph_connection_peer_address(connection));
         break_off(connection, PH_CLOSE_ERROR);
         return;
     }
@@ -837,7 +841,7 @@ finish_connect(PhConnection *connection)
     after_transport(connection);
 }
 
-/* -- the one function that acts ---------------------------------------------------------------------------------- */
+/* -- the one function that acts ---------------------------------------------------------------- */
 
 static PH_ON_REACTOR void
 peer_ended(PhConnection *connection)
@@ -977,7 +981,7 @@ ready(PhSource *source, uint32_t events)
     connection_run(connection);
 }
 
-/* -- timers ------------------------------------------------------------------------------------------------------ */
+/* -- timers ------------------------------------------------------------------------------------ */
 
 static void
 session_timer_due(void *data)
@@ -1010,7 +1014,7 @@ ph_connection_set_timeout_ms(PhConnection *connection, int64_t timeout_ms)
         ph_timer_disarm(&connection->session_timer);
 }
 
-/* -- TLS ---------------------------------------------------------------------------------------------------------- */
+/* -- TLS --------------------------------------------------------------------------------------- */
 
 bool
 ph_connection_start_tls(PhConnection *connection)
@@ -1051,12 +1055,11 @@ ph_connection_tls_cipher(const PhConnection *connection, int *bits_out)
 const char *
 ph_connection_tls_server_name(const PhConnection *connection)
 {
-    return connection->ssl != NULL
-               ? SSL_get_servername(connection->ssl, TLSEXT_NAMETYPE_host_name)
-               : NULL;
+    return connection->ssl != NULL ? SSL_get_servername(connection->ssl, TLSEXT_NAMETYPE_host_name)
+                                   : NULL;
 }
 
-/* -- making ---------------------------------------------------------------------------------------------------------- */
+/* -- making ------------------------------------------------------------------------------------ */
 
 /* Time, reactor and a counter, so that ids differ within a node and over restarts. */
 static void
@@ -1115,8 +1118,8 @@ connection_new(PhReactor *reactor, int fd, const PhSessionClass *session_class,
 static bool
 watch(PhConnection *connection, GError **error)
 {
-    return ph_reactor_add(connection->reactor, &connection->source,
-        EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, error);
+    return ph_reactor_add(
+        connection->reactor, &connection->source, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, error);
 }
 
 void
@@ -1156,7 +1159,7 @@ ph_connection_connect(PhReactor *reactor, const PhConnectSpec *spec,
     const PhSessionClass *session_class, void *plugin_state, GError **error)
 {
     ph_assert_on_reactor();
-    struct sockaddr_storage peer = {.ss_family = AF_UNSPEC};
+    struct sockaddr_storage peer = { .ss_family = AF_UNSPEC };
     socklen_t size = 0;
     struct sockaddr_in *in = (struct sockaddr_in *)&peer;
     struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&peer;
@@ -1169,8 +1172,7 @@ ph_connection_connect(PhReactor *reactor, const PhConnectSpec *spec,
         in6->sin6_port = htons((uint16_t)spec->port);
         size = sizeof(*in6);
     } else {
-        g_set_error(
-            error, PH_ERROR, PH_ERROR_SYNTAX, "\"%s\" is no address", spec->address);
+        g_set_error(error, PH_ERROR, PH_ERROR_SYNTAX, "\"%s\" is no address", spec->address);
         return NULL;
     }
     int fd = socket(peer.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -1192,7 +1194,7 @@ ph_connection_connect(PhReactor *reactor, const PhConnectSpec *spec,
     return connection->session;
 }
 
-/* -- lists -------------------------------------------------------------------------------------------------------------- */
+/* -- lists ------------------------------------------------------------------------------------- */
 
 void
 ph_session_set_activity(PhSession *session, const char *activity)

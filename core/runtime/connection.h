@@ -31,7 +31,8 @@ void ph_session_info_free(PhSessionInfo *info);
 
 /* Appends a PhSessionInfo for each session. */
 PH_ON_REACTOR void ph_connection_list(PhReactor *reactor, GPtrArray *infos);
-/* Says farewell to the sessions of an owner (null: all), or to the one with this id (null: all). The count. */
+/* Says farewell to the sessions of an owner (null: all), or to the one with this id (null: all).
+ * The count. */
 PH_ON_REACTOR unsigned ph_connection_farewell(
     PhReactor *reactor, const PhOwner *owner, const char *id, PhFarewell why);
 /* Aborts what is left. */

@@ -20,14 +20,14 @@ static struct {
     GCond idle;
     GPtrArray *deciders; /* by ascending order */
     unsigned last_id;
-} registry = {.mutex = {.rank = PH_LOCK_REGISTRY}};
+} registry = { .mutex = { .rank = PH_LOCK_REGISTRY } };
 
 void
 ph_decision_clear(PhDecision *decision)
 {
     g_free(decision->text);
     g_free(decision->target);
-    *decision = (PhDecision){.kind = PH_DECISION_NONE};
+    *decision = (PhDecision){ .kind = PH_DECISION_NONE };
 }
 
 unsigned
@@ -44,8 +44,7 @@ ph_hook_add_decider(const char *point, int order, PhHookDecider func, void *data
         registry.deciders = g_ptr_array_new();
     unsigned id = decider->id = ++registry.last_id;
     guint at = 0;
-    while (at < registry.deciders->len &&
-           ((Decider *)registry.deciders->pdata[at])->order <= order)
+    while (at < registry.deciders->len && ((Decider *)registry.deciders->pdata[at])->order <= order)
         at++;
     g_ptr_array_insert(registry.deciders, (gint)at, decider);
     ph_mutex_unlock(&registry.mutex);
@@ -126,11 +125,11 @@ release_deciders(GPtrArray *held)
 }
 
 void
-ph_hook_call(const PhHookRow *row, const PhHookField *fields, size_t n_fields,
-    PhDecision *decision_out)
+ph_hook_call(
+    const PhHookRow *row, const PhHookField *fields, size_t n_fields, PhDecision *decision_out)
 {
     ph_assert_in_job();
-    *decision_out = (PhDecision){.kind = PH_DECISION_NONE};
+    *decision_out = (PhDecision){ .kind = PH_DECISION_NONE };
     GPtrArray *held = hold_deciders(row->name);
     for (guint i = 0; i < held->len; i++) {
         const Decider *decider = held->pdata[i];

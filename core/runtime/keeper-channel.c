@@ -1,7 +1,7 @@
 /* keeper-channel.c - packets with descriptors, and binding
  *
- * The first socket of a port is bound without SO_REUSEPORT, so that a port in use by another program is an error and not
- * a share; the option is set afterwards, so that its siblings may join.
+ * The first socket of a port is bound without SO_REUSEPORT, so that a port in use by another
+ * program is an error and not a share; the option is set afterwards, so that its siblings may join.
  */
 #include "runtime/keeper-channel.h"
 
@@ -16,9 +16,9 @@
 static struct {
     GMutex mutex;
     int fd;
-} channel = {.fd = -1};
+} channel = { .fd = -1 };
 
-/* -- packets --------------------------------------------------------------------------------------------- */
+/* -- packets ----------------------------------------------------------------------------------- */
 
 bool
 ph_channel_send(int fd, const char *text, const GArray *fds)
@@ -27,8 +27,8 @@ ph_channel_send(int fd, const char *text, const GArray *fds)
         struct cmsghdr header;
         char space[CMSG_SPACE(PH_CHANNEL_MAX_FDS * sizeof(int))];
     } control;
-    struct iovec part = {.iov_base = (void *)(uintptr_t)text, .iov_len = strlen(text)};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    struct iovec part = { .iov_base = (void *)(uintptr_t)text, .iov_len = strlen(text) };
+    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
     if (fds != NULL && fds->len > 0) {
         g_assert(fds->len <= PH_CHANNEL_MAX_FDS);
         memset(&control, 0, sizeof(control));
@@ -54,7 +54,7 @@ ph_channel_receive(int fd, char *text, size_t size, GArray *fds)
         struct cmsghdr header;
         char space[CMSG_SPACE(PH_CHANNEL_MAX_FDS * sizeof(int))];
     } control;
-    struct iovec part = {.iov_base = text, .iov_len = size - 1};
+    struct iovec part = { .iov_base = text, .iov_len = size - 1 };
     struct msghdr message = {
         .msg_iov = &part,
         .msg_iovlen = 1,
@@ -85,7 +85,7 @@ ph_channel_receive(int fd, char *text, size_t size, GArray *fds)
     return (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0;
 }
 
-/* -- the daemon's side ------------------------------------------------------------------------------------- */
+/* -- the daemon's side ------------------------------------------------------------------------- */
 
 void
 ph_channel_open(int fd)
@@ -128,8 +128,7 @@ bool
 ph_channel_listen(const char *name, int port, unsigned count, const char *addresses, int *port_out,
     GArray *fds_out, GError **error)
 {
-    g_autofree char *question =
-        g_strdup_printf("listen %s %d %u %s", name, port, count, addresses);
+    g_autofree char *question = g_strdup_printf("listen %s %d %u %s", name, port, count, addresses);
     g_autofree char *answer = ask(question, fds_out, error);
     if (answer == NULL)
         return false;
@@ -158,7 +157,7 @@ ph_channel_state(GError **error)
     return ask("state", NULL, error);
 }
 
-/* -- binding -------------------------------------------------------------------------------------------------- */
+/* -- binding ----------------------------------------------------------------------------------- */
 
 static bool
 parse_listen_address(const char *text, int port, struct sockaddr_storage *out, socklen_t *size_out)
@@ -241,7 +240,8 @@ bind_all(char **words, int port, unsigned count, int *port_out, GArray *fds, GEr
         socklen_t size;
         const char *text = g_strstrip(*word);
         if (!parse_listen_address(text, port, &address, &size)) {
-            g_set_error(error, PH_ERROR, PH_ERROR_SYNTAX, "\"%s\" is no address to listen on", text);
+            g_set_error(
+                error, PH_ERROR, PH_ERROR_SYNTAX, "\"%s\" is no address to listen on", text);
             close_from(fds, start);
             return false;
         }
@@ -252,7 +252,8 @@ bind_all(char **words, int port, unsigned count, int *port_out, GArray *fds, GEr
                 break;
             }
             if (fd < 0) {
-                g_set_error(error, PH_ERROR, errno == EADDRINUSE ? PH_ERROR_CONFLICT : PH_ERROR_DENIED,
+                g_set_error(error, PH_ERROR,
+                    errno == EADDRINUSE ? PH_ERROR_CONFLICT : PH_ERROR_DENIED,
                     "listen on %s port %d: %s", text, port, g_strerror(errno));
                 close_from(fds, start);
                 return false;
@@ -274,8 +275,8 @@ bind_all(char **words, int port, unsigned count, int *port_out, GArray *fds, GEr
 }
 
 bool
-ph_bind_sockets(const char *addresses, int port, unsigned count, int *port_out, GArray *fds_out,
-    GError **error)
+ph_bind_sockets(
+    const char *addresses, int port, unsigned count, int *port_out, GArray *fds_out, GError **error)
 {
     const char *list = strcmp(addresses, "*") == 0 ? "0.0.0.0,::" : addresses;
     g_auto(GStrv) words = g_strsplit(list, ",", -1);

@@ -1,7 +1,7 @@
 /* keeper.c - children, sockets, signals
  *
- * One thread, one poll. Everything that can fail here is written down and tried again: the keeper itself must not end
- * because something else did.
+ * One thread, one poll. Everything that can fail here is written down and tried again: the keeper
+ * itself must not end because something else did.
  */
 #include "runtime/keeper.h"
 
@@ -67,14 +67,15 @@ typedef struct Keeper {
     int exit_status;
 } Keeper;
 
-/* -- systemd ------------------------------------------------------------------------------------------------ */
+/* -- systemd ----------------------------------------------------------------------------------- */
 
-/* Type=notify; without systemd there is no NOTIFY_SOCKET and nothing to do. sd_notify(3) describes the protocol. */
+/* Type=notify; without systemd there is no NOTIFY_SOCKET and nothing to do. sd_notify(3) describes
+ * the protocol. */
 static void
 notify_manager(const char *text)
 {
     const char *path = g_getenv("NOTIFY_SOCKET");
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
     if (path == NULL || strlen(path) >= sizeof(address.sun_path))
         return;
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -84,14 +85,14 @@ notify_manager(const char *text)
     if (address.sun_path[0] == '@')
         address.sun_path[0] = '\0';
     socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));
-    ssize_t sent = sendto(
-        fd, text, strlen(text), MSG_NOSIGNAL, (const struct sockaddr *)&address, size);
+    ssize_t sent =
+        sendto(fd, text, strlen(text), MSG_NOSIGNAL, (const struct sockaddr *)&address, size);
     if (sent < 0)
         ph_log(PH_LOG_WARNING, "keeper.notify", "systemd was not told: %s", g_strerror(errno));
     close(fd);
 }
 
-/* -- listening sockets ------------------------------------------------------------------------------------------ */
+/* -- listening sockets ------------------------------------------------------------------------- */
 
 static void
 sockets_free(gpointer data)
@@ -131,7 +132,7 @@ bind_service(Keeper *keeper, char **words, GError **error)
     return sockets;
 }
 
-/* -- the channel --------------------------------------------------------------------------------------------------- */
+/* -- the channel ------------------------------------------------------------------------------- */
 
 static char *
 answer_listen(Keeper *keeper, char **words, const GArray **fds_out, GError **error)
@@ -176,8 +177,8 @@ static void
 describe_child(GString *text, const Child *child)
 {
     if (child->starts > 0)
-        g_string_append_printf(text, "%s pid=%d starts=%u ", child->name, (int)child->pid,
-            child->starts);
+        g_string_append_printf(
+            text, "%s pid=%d starts=%u ", child->name, (int)child->pid, child->starts);
 }
 
 static char *
@@ -197,10 +198,10 @@ static const struct {
     const char *verb;
     char *(*answer)(Keeper *keeper, char **words, const GArray **fds_out, GError **error);
 } question_rows[] = {
-    {"listen", answer_listen},
-    {"release", answer_release},
-    {"ready", answer_ready},
-    {"state", answer_state},
+    { "listen", answer_listen },
+    { "release", answer_release },
+    { "ready", answer_ready },
+    { "state", answer_state },
 };
 
 static void
@@ -237,7 +238,7 @@ answer_question(Keeper *keeper)
         close_channel(keeper);
 }
 
-/* -- children --------------------------------------------------------------------------------------------------------- */
+/* -- children ---------------------------------------------------------------------------------- */
 
 /* Tests run the daemon inside another program (valgrind); nobody else does. */
 static char **
@@ -267,12 +268,13 @@ spawn_daemon(Keeper *keeper, GError **error)
     g_auto(GStrv) wrapper = daemon_wrapper();
     for (char **word = wrapper; *word != NULL; word++)
         g_ptr_array_add(argv, *word);
-    const char *const words[] = {
-        keeper->program, "daemon", "--config", keeper->config->path, "--state", keeper->config->state, NULL};
+    const char *const words[] = { keeper->program, "daemon", "--config", keeper->config->path,
+        "--state", keeper->config->state, NULL };
     for (size_t i = 0; i < G_N_ELEMENTS(words); i++)
         g_ptr_array_add(argv, (gpointer)(uintptr_t)words[i]);
     PhSpawn spawn = {
-        .argv = (const char *const *)argv->pdata, .uid = uid, .gid = gid, .channel_fd = pair[1]};
+        .argv = (const char *const *)argv->pdata, .uid = uid, .gid = gid, .channel_fd = pair[1]
+    };
     pid_t pid = ph_process_spawn(&spawn, error);
     close(pair[1]);
     close_channel(keeper);
@@ -286,8 +288,8 @@ spawn_daemon(Keeper *keeper, GError **error)
 static void
 plan_start(Child *child)
 {
-    bool young = child->started_us != 0 &&
-                 ph_monotonic_us() - child->started_us < (int64_t)YOUNG_MS * 1000;
+    bool young =
+        child->started_us != 0 && ph_monotonic_us() - child->started_us < (int64_t)YOUNG_MS * 1000;
     child->delay_ms = young ? CLAMP(child->delay_ms * 2, FIRST_DELAY_MS, LAST_DELAY_MS) : 0;
     child->start_at_us = ph_monotonic_us() + child->delay_ms * 1000;
 }
@@ -371,7 +373,7 @@ run_child(Keeper *keeper, Child *child, int64_t now_us)
     }
 }
 
-/* -- phases ------------------------------------------------------------------------------------------------------------- */
+/* -- phases ------------------------------------------------------------------------------------ */
 
 static void
 take_signals(Keeper *keeper)
@@ -398,13 +400,15 @@ take_signals(Keeper *keeper)
     reap(keeper);
 }
 
-/* The daemon needs no database to start, but starts better with it: it is given a while, unless it keeps failing. */
+/* The daemon needs no database to start, but starts better with it: it is given a while, unless it
+ * keeps failing. */
 static bool
 is_time_for_daemon(const Keeper *keeper, int64_t now_us)
 {
     enum { FAILURES_ENOUGH = 4 };
     const Child *database = &keeper->database;
-    return !database->wanted || now_us > keeper->database_until_us || database->ends >= FAILURES_ENOUGH ||
+    return !database->wanted || now_us > keeper->database_until_us ||
+           database->ends >= FAILURES_ENOUGH ||
            (database->pid != 0 && ph_postgres_is_ready(keeper->config, database->pid));
 }
 
@@ -440,8 +444,8 @@ serve(Keeper *keeper)
 {
     while (advance(keeper)) {
         struct pollfd polled[2] = {
-            {.fd = keeper->signals, .events = POLLIN},
-            {.fd = keeper->channel, .events = POLLIN},
+            { .fd = keeper->signals, .events = POLLIN },
+            { .fd = keeper->channel, .events = POLLIN },
         };
         if (poll(polled, G_N_ELEMENTS(polled), next_look_ms(keeper)) < 0 && errno != EINTR)
             g_usleep(50000);
@@ -507,8 +511,8 @@ ph_keeper_run(const PhConfig *config, const char *program)
         .config = config,
         .program = program,
         .channel = -1,
-        .database = {.name = "database"},
-        .daemon = {.name = "daemon"},
+        .database = { .name = "database" },
+        .daemon = { .name = "daemon" },
     };
     umask(0027);
     keeper.signals = open_signals();

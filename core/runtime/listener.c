@@ -1,7 +1,7 @@
 /* listener.c - accepting
  *
- * Listening sockets are level-triggered: a turn accepts a bounded number, the rest wakes the reactor again. Without
- * descriptors (EMFILE) accepting pauses for a moment instead of spinning.
+ * Listening sockets are level-triggered: a turn accepts a bounded number, the rest wakes the
+ * reactor again. Without descriptors (EMFILE) accepting pauses for a moment instead of spinning.
  */
 #include "runtime/listener.h"
 
@@ -20,17 +20,17 @@
 enum { ACCEPTS_PER_TURN = 64, PAUSE_MS = 100 };
 
 const PhSettingRow ph_listener_settings[] = {
-    {"net.listen.addresses", PH_SETTING_LIST, "*", 0, 1024, NULL, PH_SCOPE_GLOBAL | PH_SCOPE_NODE,
+    { "net.listen.addresses", PH_SETTING_LIST, "*", 0, 1024, NULL, PH_SCOPE_GLOBAL | PH_SCOPE_NODE,
         "Addresses to listen on, divided by commas; \"*\" is all of them. Read when a service "
-        "starts to listen."},
-    {"net.listen.max_connections", PH_SETTING_INT, "100000", 10, 10000000, NULL,
+        "starts to listen." },
+    { "net.listen.max_connections", PH_SETTING_INT, "100000", 10, 10000000, NULL,
         PH_SCOPE_GLOBAL | PH_SCOPE_NODE,
-        "Connections of this node at a time; further ones are closed at once."},
-    {"net.proxy.trusted_networks", PH_SETTING_LIST, "", 0, 4096, NULL,
+        "Connections of this node at a time; further ones are closed at once." },
+    { "net.proxy.trusted_networks", PH_SETTING_LIST, "", 0, 4096, NULL,
         PH_SCOPE_GLOBAL | PH_SCOPE_NODE,
         "Networks (\"192.0.2.0/24\", \"2001:db8::/32\") whose connections begin with a PROXY "
-        "header, version 1 or 2."},
-    {0},
+        "header, version 1 or 2." },
+    { 0 },
 };
 
 typedef struct Socket {
@@ -48,7 +48,7 @@ struct PhListeners {
     GPtrArray *sockets;
 };
 
-/* -- trusted proxies ------------------------------------------------------------------------------------------ */
+/* -- trusted proxies --------------------------------------------------------------------------- */
 
 static bool
 bits_equal(const uint8_t *a, const uint8_t *b, unsigned bits)
@@ -99,7 +99,7 @@ is_trusted_proxy(const struct sockaddr_storage *peer)
     return false;
 }
 
-/* -- accepting ---------------------------------------------------------------------------------------------------- */
+/* -- accepting --------------------------------------------------------------------------------- */
 
 static void
 resume_accepting(void *data)
@@ -146,12 +146,12 @@ socket_ready(PhSource *source, uint32_t events)
                 listeners->name, most);
             continue;
         }
-        ph_connection_accept(socket_->reactor, fd, &peer, socket_->service, socket_->owner,
-            is_trusted_proxy(&peer));
+        ph_connection_accept(
+            socket_->reactor, fd, &peer, socket_->service, socket_->owner, is_trusted_proxy(&peer));
     }
 }
 
-/* -- opening and closing --------------------------------------------------------------------------------------------- */
+/* -- opening and closing ----------------------------------------------------------------------- */
 
 static bool
 get_sockets(const PhServiceRow *service, int *port_out, GArray *fds, GError **error)
@@ -160,7 +160,8 @@ get_sockets(const PhServiceRow *service, int *port_out, GArray *fds, GError **er
     const char *addresses = ph_settings_text(settings, "net.listen.addresses", NULL);
     unsigned count = ph_reactors_count();
     if (ph_channel_fd() >= 0)
-        return ph_channel_listen(service->name, service->port, count, addresses, port_out, fds, error);
+        return ph_channel_listen(
+            service->name, service->port, count, addresses, port_out, fds, error);
     return ph_bind_sockets(addresses, 0, count, port_out, fds, error);
 }
 
@@ -241,7 +242,7 @@ retarget(PhReactor *reactor, void *data)
 void
 ph_listeners_retarget(PhListeners *listeners, const PhServiceRow *service, PhOwner *owner)
 {
-    Retarget target = {.listeners = listeners, .service = service, .owner = owner};
+    Retarget target = { .listeners = listeners, .service = service, .owner = owner };
     ph_reactors_call_blocking(retarget, &target);
 }
 

@@ -10,8 +10,8 @@
 
 typedef struct PhListeners PhListeners;
 
-/* Accepts for `service` in the name of `owner`. Sockets come from the keeper; in a process without one they are bound
- * here. */
+/* Accepts for `service` in the name of `owner`. Sockets come from the keeper; in a process without
+ * one they are bound here. */
 PhListeners *ph_listeners_open(const PhServiceRow *service, PhOwner *owner, GError **error);
 /* New connections go to another generation of the same service; none is refused meanwhile. */
 void ph_listeners_retarget(PhListeners *listeners, const PhServiceRow *service, PhOwner *owner);

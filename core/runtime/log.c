@@ -1,7 +1,8 @@
 /* log.c - one writer thread between everybody and a stderr that may block
  *
- * Lines are formatted by the caller, queued (bounded; what does not fit is counted and reported), and written by one
- * thread. Before the writer starts and after it stops, lines are written by the caller.
+ * Lines are formatted by the caller, queued (bounded; what does not fit is counted and reported),
+ * and written by one thread. Before the writer starts and after it stops, lines are written by the
+ * caller.
  */
 #include "runtime/log.h"
 
@@ -16,11 +17,11 @@ static const struct {
     const char *name;
     int syslog;
 } level_rows[] = {
-    [PH_LOG_ERROR] = {"error", 3},
-    [PH_LOG_WARNING] = {"warning", 4},
-    [PH_LOG_NOTICE] = {"notice", 5},
-    [PH_LOG_INFO] = {"info", 6},
-    [PH_LOG_DEBUG] = {"debug", 7},
+    [PH_LOG_ERROR] = { "error", 3 },
+    [PH_LOG_WARNING] = { "warning", 4 },
+    [PH_LOG_NOTICE] = { "notice", 5 },
+    [PH_LOG_INFO] = { "info", 6 },
+    [PH_LOG_DEBUG] = { "debug", 7 },
 };
 
 static struct {
@@ -34,7 +35,7 @@ static struct {
     const char *program;
     int format; /* these two are read without the lock */
     int level;
-} writer = {.level = PH_LOG_NOTICE, .program = "posthouse", .mutex = {.rank = PH_LOCK_LOG}};
+} writer = { .level = PH_LOG_NOTICE, .program = "posthouse", .mutex = { .rank = PH_LOCK_LOG } };
 
 static __thread const char *context;
 
@@ -70,7 +71,7 @@ ph_log_level_parse(const char *text, PhLogLevel *level_out)
 bool
 ph_log_format_parse(const char *text, PhLogFormat *format_out)
 {
-    static const char *const names[] = {"text", "journal", "json"};
+    static const char *const names[] = { "text", "journal", "json" };
     for (size_t i = 0; i < G_N_ELEMENTS(names); i++)
         if (strcmp(text, names[i]) == 0) {
             *format_out = (PhLogFormat)i;

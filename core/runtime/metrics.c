@@ -4,7 +4,7 @@
 static struct {
     PhMutex mutex;
     GPtrArray *tables;
-} registry = {.mutex = {.rank = PH_LOCK_METRIC}};
+} registry = { .mutex = { .rank = PH_LOCK_METRIC } };
 
 void
 ph_metrics_register(PhMetric *metrics)

@@ -1,7 +1,9 @@
-/* owner.h - whose code is running: the generation of a plugin that sessions, tasks and jobs belong to
+/* owner.h - whose code is running: the generation of a plugin that sessions, tasks and jobs belong
+ * to
  *
- * Shape:    an owner counts what still needs its code. The runtime enters it around each callback and job, so that what
- *           is made meanwhile (tasks, outgoing connections) is counted for it too.
+ * Shape:    an owner counts what still needs its code. The runtime enters it around each callback
+ *           and job, so that what is made meanwhile (tasks, outgoing connections) is counted for it
+ *           too.
  * Threads:  anywhere; the current owner is the thread's.
  */
 #pragma once

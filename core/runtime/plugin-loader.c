@@ -1,8 +1,8 @@
 /* plugin-loader.c - generations of plugins
  *
- * An image is mapped from a copy whose name holds a digest of its bytes, because the dynamic loader gives the old image
- * when the same path is opened again. An image is unmapped only when nothing is counted for its owner; never under a
- * sanitizer, which could not name its frames any more.
+ * An image is mapped from a copy whose name holds a digest of its bytes, because the dynamic loader
+ * gives the old image when the same path is opened again. An image is unmapped only when nothing is
+ * counted for its owner; never under a sanitizer, which could not name its frames any more.
  */
 #include "runtime/plugin-loader.h"
 
@@ -39,7 +39,7 @@ static struct {
     char *run_folder;
     GPtrArray *generations; /* in order of start */
     unsigned last_number;
-} loader = {.mutex = {.rank = PH_LOCK_PLUGIN}};
+} loader = { .mutex = { .rank = PH_LOCK_PLUGIN } };
 
 const char *
 ph_plugin_state_name(PhPluginState state)
@@ -100,7 +100,7 @@ find_locked(const char *name, PhPluginState state)
     return NULL;
 }
 
-/* -- loading ------------------------------------------------------------------------------------------------------ */
+/* -- loading ----------------------------------------------------------------------------------- */
 
 static bool
 copy_image(Generation *generation, GError **error)
@@ -117,8 +117,8 @@ copy_image(Generation *generation, GError **error)
         g_compute_checksum_for_data(G_CHECKSUM_SHA256, (const guchar *)bytes, length);
     generation->image = g_strdup_printf(
         "%s/%s-%.16s-%u.so", loader.run_folder, generation->name, digest, generation->number);
-    if (!g_file_set_contents_full(generation->image, bytes, (gssize)length,
-            G_FILE_SET_CONTENTS_NONE, 0700, &cause)) {
+    if (!g_file_set_contents_full(
+            generation->image, bytes, (gssize)length, G_FILE_SET_CONTENTS_NONE, 0700, &cause)) {
         g_set_error(error, PH_ERROR, PH_ERROR_TEMPORARY, "plugin \"%s\": %s", generation->name,
             cause->message);
         return false;
@@ -145,8 +145,8 @@ map_image(Generation *generation, GError **error)
 {
     generation->module = g_module_open(generation->image, G_MODULE_BIND_LOCAL);
     if (generation->module == NULL) {
-        g_set_error(error, PH_ERROR, PH_ERROR_ABI, "plugin \"%s\": %s", generation->name,
-            g_module_error());
+        g_set_error(
+            error, PH_ERROR, PH_ERROR_ABI, "plugin \"%s\": %s", generation->name, g_module_error());
         return false;
     }
     gpointer symbol;
@@ -177,8 +177,7 @@ start_code(Generation *generation, GError **error)
     if (plugin->settings != NULL)
         ph_settings_declare(plugin->settings);
     PhOwner *previous = ph_owner_enter(&generation->owner);
-    generation->started =
-        plugin->start == NULL || plugin->start(&generation->owner.state, error);
+    generation->started = plugin->start == NULL || plugin->start(&generation->owner.state, error);
     ph_owner_leave(previous);
     if (generation->started)
         return true;
@@ -229,8 +228,8 @@ open_services(Generation *generation, GError **error)
     const PhServiceRow *service = generation->plugin->services;
     for (; service != NULL && service->name != NULL; service++) {
         if (!is_offered(service)) {
-            ph_log(PH_LOG_WARNING, "plugin.no-certificate", "service=%s is not offered: it needs TLS",
-                service->name);
+            ph_log(PH_LOG_WARNING, "plugin.no-certificate",
+                "service=%s is not offered: it needs TLS", service->name);
             continue;
         }
         PhListeners *listeners = ph_listeners_open(service, &generation->owner, error);
@@ -249,7 +248,7 @@ close_services(Generation *generation, void (*close_one)(PhListeners *listeners)
     g_ptr_array_set_size(generation->listeners, 0);
 }
 
-/* -- the end of sessions ---------------------------------------------------------------------------------------------- */
+/* -- the end of sessions ----------------------------------------------------------------------- */
 
 static void
 say_farewell(PhReactor *reactor, void *data)
@@ -293,7 +292,7 @@ end_sessions(Generation *generation, int64_t deadline_ms)
     return false;
 }
 
-/* -- starting --------------------------------------------------------------------------------------------------------- */
+/* -- starting ---------------------------------------------------------------------------------- */
 
 static void
 forget_failed_locked(const char *name)
@@ -352,7 +351,7 @@ ph_plugin_start(const char *name, const char *path, GError **error)
     return good;
 }
 
-/* -- replacing ----------------------------------------------------------------------------------------------------- */
+/* -- replacing --------------------------------------------------------------------------------- */
 
 static const PhServiceRow *
 find_service(const PhPlugin *plugin, const char *name)
@@ -379,7 +378,8 @@ take_over_services(Generation *old, Generation *new_, GError **error)
     }
     g_ptr_array_set_size(old->listeners, 0);
 
-    for (const PhServiceRow *row = new_->plugin->services; row != NULL && row->name != NULL; row++) {
+    for (const PhServiceRow *row = new_->plugin->services; row != NULL && row->name != NULL;
+         row++) {
         bool open = false;
         for (guint i = 0; i < new_->listeners->len && !open; i++)
             open = strcmp(ph_listeners_name(new_->listeners->pdata[i]), row->name) == 0;
@@ -404,7 +404,8 @@ replace_locked(const char *name, const char *path, GError **error)
         generation_free(generation);
         return false;
     }
-    /* A new service that cannot listen does not undo the rest: it is told, and can be tried again. */
+    /* A new service that cannot listen does not undo the rest: it is told, and can be tried
+     * again. */
     g_autoptr(GError) cause = NULL;
     if (!take_over_services(old, generation, &cause))
         ph_log(PH_LOG_ERROR, "plugin.service-failed", "%s", cause->message);
@@ -426,11 +427,11 @@ ph_plugin_replace(const char *name, const char *path, GError **error)
     return good;
 }
 
-/* -- stopping --------------------------------------------------------------------------------------------------------- */
+/* -- stopping ---------------------------------------------------------------------------------- */
 
 static void
-end_generation_locked(Generation *generation, int64_t deadline_ms,
-    void (*close_one)(PhListeners *listeners))
+end_generation_locked(
+    Generation *generation, int64_t deadline_ms, void (*close_one)(PhListeners *listeners))
 {
     close_services(generation, close_one);
     if (!end_sessions(generation, deadline_ms)) {
@@ -463,7 +464,8 @@ ph_plugins_stop_all(int64_t deadline_ms)
 {
     ph_assert_in_job();
     ph_mutex_lock(&loader.mutex);
-    /* All stop listening and say farewell first, then each is waited for: one deadline, not one each. */
+    /* All stop listening and say farewell first, then each is waited for: one deadline, not one
+     * each. */
     int64_t until_us = ph_monotonic_us() + deadline_ms * 1000;
     for (guint i = 0; i < loader.generations->len; i++) {
         Generation *generation = loader.generations->pdata[i];
@@ -490,7 +492,7 @@ ph_plugins_reap(void)
     ph_mutex_unlock(&loader.mutex);
 }
 
-/* -- lists ---------------------------------------------------------------------------------------------------------------- */
+/* -- lists ------------------------------------------------------------------------------------- */
 
 GPtrArray *
 ph_plugins_list(void)
@@ -501,8 +503,7 @@ ph_plugins_list(void)
         const Generation *generation = loader.generations->pdata[i];
         PhPluginInfo *info = g_new0(PhPluginInfo, 1);
         info->name = g_strdup(generation->name);
-        info->summary =
-            generation->plugin != NULL ? g_strdup(generation->plugin->summary) : NULL;
+        info->summary = generation->plugin != NULL ? g_strdup(generation->plugin->summary) : NULL;
         info->file = g_strdup(generation->file);
         info->error = g_strdup(generation->error);
         info->state = generation->state;
@@ -529,8 +530,8 @@ ph_plugins_each_service(void (*func)(const char *name, int port, void *data), vo
 }
 
 void
-ph_plugins_each_actions(void (*func)(const char *plugin, const PhActionRow *rows, void *data),
-    void *data)
+ph_plugins_each_actions(
+    void (*func)(const char *plugin, const PhActionRow *rows, void *data), void *data)
 {
     ph_mutex_lock(&loader.mutex);
     for (guint i = 0; i < loader.generations->len; i++) {

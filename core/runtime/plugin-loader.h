@@ -1,8 +1,8 @@
 /* plugin-loader.h - loading, starting, replacing and stopping plugins
  *
- * Shape:    a plugin by name has at most one current generation, and any number of older ones that serve their sessions
- *           to the end. A plugin that is missing, of another ABI or fails to start is remembered with its reason; the
- *           others serve.
+ * Shape:    a plugin by name has at most one current generation, and any number of older ones that
+ *           serve their sessions to the end. A plugin that is missing, of another ABI or fails to
+ *           start is remembered with its reason; the others serve.
  * Threads:  in a job; calls are serialised inside.
  * Errors:   NOT_FOUND (no file), ABI, CONFLICT (a name or service twice), and what start says.
  */
@@ -24,7 +24,7 @@ typedef struct PhPluginInfo {
     char *error; /* of a failed one */
     PhPluginState state;
     unsigned generation;
-    int uses;    /* sessions, tasks, jobs */
+    int uses; /* sessions, tasks, jobs */
 } PhPluginInfo;
 
 void ph_plugin_info_free(PhPluginInfo *info);
@@ -35,7 +35,8 @@ void ph_plugins_init(const char *folder, const char *run_folder);
 bool ph_plugin_start(const char *name, const char *path, GError **error);
 /* A new generation from the file as it is now; sessions of the old one go on. */
 bool ph_plugin_replace(const char *name, const char *path, GError **error);
-/* Ends listening, says farewell, waits at most `deadline_ms` for sessions, aborts the rest, stops. */
+/* Ends listening, says farewell, waits at most `deadline_ms` for sessions, aborts the rest,
+ * stops. */
 bool ph_plugin_stop(const char *name, int64_t deadline_ms, GError **error);
 /* All, in reverse order of start. */
 void ph_plugins_stop_all(int64_t deadline_ms);
@@ -46,7 +47,7 @@ GPtrArray *ph_plugins_list(void);
 /* Every service that listens now: calls `func` with name and port. */
 void ph_plugins_each_service(void (*func)(const char *name, int port, void *data), void *data);
 /* The action tables of the current generations, for management. */
-void ph_plugins_each_actions(void (*func)(const char *plugin, const PhActionRow *rows, void *data),
-    void *data);
+void ph_plugins_each_actions(
+    void (*func)(const char *plugin, const PhActionRow *rows, void *data), void *data);
 
 const char *ph_plugin_state_name(PhPluginState state);

@@ -1,7 +1,8 @@
 /* pool.c - workers
  *
- * One lock, one condition, and the one-waker rule: a push signals a sleeper only when no signal is under way, and a
- * woken worker that leaves jobs behind signals the next. So a burst wakes as many workers as it keeps busy.
+ * One lock, one condition, and the one-waker rule: a push signals a sleeper only when no signal is
+ * under way, and a woken worker that leaves jobs behind signals the next. So a burst wakes as many
+ * workers as it keeps busy.
  */
 #include "runtime/pool.h"
 
@@ -19,10 +20,10 @@ static const struct {
     const char *name;
     unsigned reserved; /* of each eight workers */
 } lane_rows[PH_N_LANES] = {
-    [PH_LANE_CONSOLE] = {"console", 1},
-    [PH_LANE_MAIL] = {"mail", 2},
-    [PH_LANE_WEB] = {"web", 2},
-    [PH_LANE_SLOW] = {"slow", 1},
+    [PH_LANE_CONSOLE] = { "console", 1 },
+    [PH_LANE_MAIL] = { "mail", 2 },
+    [PH_LANE_WEB] = { "web", 2 },
+    [PH_LANE_SLOW] = { "slow", 1 },
 };
 
 static struct {

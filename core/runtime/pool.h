@@ -1,7 +1,7 @@
 /* pool.h - the worker threads: lanes, each with reserved workers
  *
- * Shape:    a job is embedded in its owner and pushed to a lane. A lane may use every worker that is not reserved for
- *           another lane, so that a flood in one never stops the rest.
+ * Shape:    a job is embedded in its owner and pushed to a lane. A lane may use every worker that
+ *           is not reserved for another lane, so that a flood in one never stops the rest.
  * Threads:  push from anywhere; start and stop from one controlling thread.
  */
 #pragma once
@@ -31,6 +31,7 @@ typedef struct PhLaneState {
 
 void ph_pool_lane_state(PhLane lane, PhLaneState *state_out);
 const char *ph_lane_name(PhLane lane);
-/* The lane of the job that this thread runs; on other threads what they said, first PH_LANE_MAIL. */
+/* The lane of the job that this thread runs; on other threads what they said, first
+ * PH_LANE_MAIL. */
 PhLane ph_lane_current(void);
 void ph_lane_set_current(PhLane lane);

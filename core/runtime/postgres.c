@@ -1,7 +1,7 @@
 /* postgres.c - initdb, start, and a server that was left behind
  *
- * Who may connect is decided by the socket's folder (0700, our user), so local connections are trusted and there are no
- * others.
+ * Who may connect is decided by the socket's folder (0700, our user), so local connections are
+ * trusted and there are no others.
  */
 #include "runtime/postgres.h"
 
@@ -22,7 +22,7 @@ enum { LEAST_VERSION = 15, STOP_WAIT_MS = 30 * 1000 };
 static char *
 find_bin_folder(GError **error)
 {
-    static const char *const roots[] = {"/usr/lib/postgresql", "/usr/pgsql-%d", "/usr/bin"};
+    static const char *const roots[] = { "/usr/lib/postgresql", "/usr/pgsql-%d", "/usr/bin" };
     for (int version = 30; version >= LEAST_VERSION; version--) {
         g_autofree char *debian = g_strdup_printf("%s/%d/bin", roots[0], version);
         g_autofree char *initdb = g_build_filename(debian, "initdb", NULL);
@@ -56,14 +56,13 @@ make_folder(const PhConfig *config, const char *name, GError **error)
     g_autofree char *path = ph_config_file(config, name);
     if (!ph_config_user(config, &uid, &gid, error))
         return false;
-    if (g_mkdir_with_parents(path, 0700) == 0 &&
-        (geteuid() != 0 || chown(path, uid, gid) == 0))
+    if (g_mkdir_with_parents(path, 0700) == 0 && (geteuid() != 0 || chown(path, uid, gid) == 0))
         return true;
     g_set_error(error, PH_ERROR, PH_ERROR_DENIED, "make \"%s\": %s", path, g_strerror(errno));
     return false;
 }
 
-/* -- a server that was left behind -------------------------------------------------------------------------- */
+/* -- a server that was left behind ------------------------------------------------------------- */
 
 /* The process id in postmaster.pid, when that process is a server in our data folder. */
 static pid_t
@@ -102,8 +101,8 @@ stop_left_running(const char *data)
 
 /* By PostgreSQL's single-user mode: nothing listens yet. */
 static bool
-create_database(const PhConfig *config, const char *bin, const char *data, PhSpawn *spawn,
-    GError **error)
+create_database(
+    const PhConfig *config, const char *bin, const char *data, PhSpawn *spawn, GError **error)
 {
     g_autofree char *program = g_build_filename(bin, "postgres", NULL);
     g_autofree char *input = ph_config_file(config, "postgres/create.sql");
@@ -114,7 +113,7 @@ create_database(const PhConfig *config, const char *bin, const char *data, PhSpa
             cause != NULL ? cause->message : g_strerror(errno));
         return false;
     }
-    const char *const argv[] = {program, "--single", "-D", data, "postgres", NULL};
+    const char *const argv[] = { program, "--single", "-D", data, "postgres", NULL };
     spawn->argv = argv;
     spawn->input_path = input;
     bool good = ph_process_run(spawn, error);
@@ -123,7 +122,7 @@ create_database(const PhConfig *config, const char *bin, const char *data, PhSpa
     return good;
 }
 
-/* -- making and starting --------------------------------------------------------------------------------------- */
+/* -- making and starting ----------------------------------------------------------------------- */
 
 bool
 ph_postgres_prepare(const PhConfig *config, GError **error)
@@ -141,16 +140,16 @@ ph_postgres_prepare(const PhConfig *config, GError **error)
         stop_left_running(data);
         return true;
     }
-    /* Into a folder beside it, renamed when whole: an interrupted initdb leaves nothing that looks finished. */
+    /* Into a folder beside it, renamed when whole: an interrupted initdb leaves nothing that looks
+     * finished. */
     g_autofree char *making = g_strconcat(data, ".making", NULL);
-    const char *const remove[] = {"/bin/rm", "-rf", making, NULL};
+    const char *const remove[] = { "/bin/rm", "-rf", making, NULL };
     g_autofree char *initdb = g_build_filename(bin, "initdb", NULL);
-    const char *const argv[] = {initdb, "--pgdata", making, "--username", "posthouse", "--encoding",
-        "UTF8", "--locale", "C", "--auth-local", "trust", "--auth-host", "reject",
-        "--data-checksums", NULL};
+    const char *const argv[] = { initdb, "--pgdata", making, "--username", "posthouse",
+        "--encoding", "UTF8", "--locale", "C", "--auth-local", "trust", "--auth-host", "reject",
+        "--data-checksums", NULL };
     g_autofree char *log = ph_config_file(config, "log/postgres.log");
-    PhSpawn spawn = {
-        .argv = remove, .uid = uid, .gid = gid, .channel_fd = -1, .log_path = log};
+    PhSpawn spawn = { .argv = remove, .uid = uid, .gid = gid, .channel_fd = -1, .log_path = log };
     if (!ph_process_run(&spawn, error))
         return false;
     spawn.argv = argv;
@@ -190,7 +189,7 @@ ph_postgres_spawn(const PhConfig *config, GError **error)
     g_autofree char *log = ph_config_file(config, "log/postgres.log");
 
     g_autoptr(GPtrArray) argv = g_ptr_array_new_with_free_func(g_free);
-    const char *const fixed[] = {program, "-D", data, "-k", sockets};
+    const char *const fixed[] = { program, "-D", data, "-k", sockets };
     for (size_t i = 0; i < G_N_ELEMENTS(fixed); i++)
         g_ptr_array_add(argv, g_strdup(fixed[i]));
     for (size_t i = 0; i < G_N_ELEMENTS(server_settings); i++) {

@@ -9,7 +9,8 @@
 
 #include <sys/types.h>
 
-/* Makes the data folder when missing, and stops a server that an earlier keeper left running in it. */
+/* Makes the data folder when missing, and stops a server that an earlier keeper left running in
+ * it. */
 bool ph_postgres_prepare(const PhConfig *config, GError **error);
 pid_t ph_postgres_spawn(const PhConfig *config, GError **error);
 /* It takes connections. */

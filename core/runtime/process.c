@@ -57,8 +57,8 @@ become_child(const PhSpawn *spawn)
         if (log < 0 || dup2(log, STDOUT_FILENO) < 0 || dup2(log, STDERR_FILENO) < 0)
             _exit(126);
     }
-    int input = open(
-        spawn->input_path != NULL ? spawn->input_path : "/dev/null", O_RDONLY | O_CLOEXEC);
+    int input =
+        open(spawn->input_path != NULL ? spawn->input_path : "/dev/null", O_RDONLY | O_CLOEXEC);
     if (input < 0 || dup2(input, STDIN_FILENO) < 0)
         _exit(126);
     if (geteuid() == 0 && spawn->uid != 0 &&
@@ -76,7 +76,8 @@ ph_process_spawn(const PhSpawn *spawn, GError **error)
 {
     if (spawn->log_path != NULL) {
         /* Made by us, so that the child may write where it may not make files. */
-        int log = open(spawn->log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0640);
+        int log =
+            open(spawn->log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0640);
         if (log >= 0) {
             if (geteuid() == 0 && fchown(log, spawn->uid, spawn->gid) != 0)
                 errno = 0;
@@ -118,16 +119,15 @@ ph_process_lock(const char *path, int64_t wait_ms, GError **error)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
     if (fd < 0) {
-        g_set_error(
-            error, PH_ERROR, PH_ERROR_DENIED, "open \"%s\": %s", path, g_strerror(errno));
+        g_set_error(error, PH_ERROR, PH_ERROR_DENIED, "open \"%s\": %s", path, g_strerror(errno));
         return false;
     }
     int64_t until_us = ph_monotonic_us() + wait_ms * 1000;
     while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         if (ph_monotonic_us() >= until_us) {
             close(fd);
-            g_set_error(error, PH_ERROR, PH_ERROR_CONFLICT, "\"%s\" is held by a running process",
-                path);
+            g_set_error(
+                error, PH_ERROR, PH_ERROR_CONFLICT, "\"%s\" is held by a running process", path);
             return false;
         }
         g_usleep(20000);

@@ -5,8 +5,8 @@
 #include <netinet/in.h>
 #include <string.h>
 
-static const uint8_t signature[12] = {
-    0x0d, 0x0a, 0x0d, 0x0a, 0x00, 0x0d, 0x0a, 0x51, 0x55, 0x49, 0x54, 0x0a};
+static const uint8_t signature[12] = { 0x0d, 0x0a, 0x0d, 0x0a, 0x00, 0x0d, 0x0a, 0x51, 0x55, 0x49,
+    0x54, 0x0a };
 
 static bool
 parse_address(int family, const char *text, const char *port, struct sockaddr_storage *out)
@@ -122,7 +122,7 @@ PhProxyParse
 ph_proxy_parse(const uint8_t *bytes, size_t length, PhProxyHeader *header_out)
 {
     static const char word[] = "PROXY ";
-    *header_out = (PhProxyHeader){.length = 0};
+    *header_out = (PhProxyHeader){ .length = 0 };
     if (memcmp(bytes, signature, MIN(length, sizeof(signature))) == 0)
         return length < sizeof(signature) ? PH_PROXY_MORE : parse_binary(bytes, length, header_out);
     size_t n = MIN(length, sizeof(word) - 1);

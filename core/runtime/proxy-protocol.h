@@ -1,7 +1,7 @@
 /* proxy-protocol.h - the header that a trusted proxy sends before a connection's first byte
  *
- * Shape:    a span in, what it says out. Version 1 is a line of at most 107 bytes; version 2 is binary, at most 536 bytes
- *           here (longer extension lists are refused).
+ * Shape:    a span in, what it says out. Version 1 is a line of at most 107 bytes; version 2 is
+ *           binary, at most 536 bytes here (longer extension lists are refused).
  * Threads:  anywhere; pure.
  * Source:   the PROXY protocol specification, versions 1 and 2 (sections 2.1, 2.2).
  */
@@ -20,8 +20,8 @@ typedef enum PhProxyParse {
 } PhProxyParse;
 
 typedef struct PhProxyHeader {
-    size_t length;    /* of the header */
-    bool is_proxied;  /* false: the proxy's own connection (health check); keep the addresses */
+    size_t length;   /* of the header */
+    bool is_proxied; /* false: the proxy's own connection (health check); keep the addresses */
     struct sockaddr_storage source;
     struct sockaddr_storage destination;
 } PhProxyHeader;

@@ -1,9 +1,9 @@
 /* reactor.c - the loop
  *
- * Two things are delicate. (1) A wake-up costs a system call, so other threads write the eventfd only when the reactor
- * has said that it will sleep: it sets `sleeping`, looks at the posts once more, and only then waits. (2) An event of
- * the present turn may name a source that an earlier event of the same turn closed: sources are freed at the end of
- * the turn.
+ * Two things are delicate. (1) A wake-up costs a system call, so other threads write the eventfd
+ * only when the reactor has said that it will sleep: it sets `sleeping`, looks at the posts once
+ * more, and only then waits. (2) An event of the present turn may name a source that an earlier
+ * event of the same turn closed: sources are freed at the end of the turn.
  */
 #include "runtime/reactor.h"
 
@@ -26,7 +26,7 @@ struct PhReactor {
     PhSource wake;
     GThread *thread;
     int64_t now_us;
-    PhPost *posts;  /* newest first; other threads push */
+    PhPost *posts; /* newest first; other threads push */
     int sleeping;
     int stopping;
     PhTouch *touched_first;
@@ -69,12 +69,12 @@ ph_reactor_connections(PhReactor *reactor)
     return &reactor->connections;
 }
 
-/* -- sources ------------------------------------------------------------------------------------ */
+/* -- sources ----------------------------------------------------------------------------------- */
 
 bool
 ph_reactor_add(PhReactor *reactor, PhSource *source, uint32_t events, GError **error)
 {
-    struct epoll_event event = {.events = events, .data.ptr = source};
+    struct epoll_event event = { .events = events, .data.ptr = source };
     if (epoll_ctl(reactor->epoll_fd, EPOLL_CTL_ADD, source->fd, &event) == 0)
         return true;
     g_set_error(error, PH_ERROR, PH_ERROR_TEMPORARY, "watch a descriptor: %s", g_strerror(errno));
@@ -99,7 +99,7 @@ wake_ready(PhSource *source, uint32_t events)
 void
 ph_reactor_free_later(PhReactor *reactor, void *memory, GDestroyNotify func)
 {
-    Grave grave = {.memory = memory, .func = func};
+    Grave grave = { .memory = memory, .func = func };
     g_array_append_val(reactor->graves, grave);
 }
 
@@ -113,7 +113,7 @@ bury(PhReactor *reactor)
     g_array_set_size(reactor->graves, 0);
 }
 
-/* -- posts -------------------------------------------------------------------------------------- */
+/* -- posts ------------------------------------------------------------------------------------- */
 
 void
 ph_reactor_post_node(PhReactor *reactor, PhPost *post)
@@ -207,7 +207,8 @@ ph_reactor_call_blocking(
 {
     g_assert(self != reactor);
     BlockingCall call = {
-        .post.func = blocking_call_run, .reactor = reactor, .func = func, .data = data};
+        .post.func = blocking_call_run, .reactor = reactor, .func = func, .data = data
+    };
     g_mutex_init(&call.mutex);
     g_cond_init(&call.cond);
     ph_reactor_post_node(reactor, &call.post);
@@ -234,8 +235,8 @@ ph_reactor_touch(PhReactor *reactor, PhTouch *touch)
     reactor->touched_last = touch;
 }
 
-/* Looks at what was touched up to now; what is touched meanwhile is for the next turn, so that no connection starves
- * the others. */
+/* Looks at what was touched up to now; what is touched meanwhile is for the next turn, so that no
+ * connection starves the others. */
 static void
 run_touched(PhReactor *reactor)
 {
@@ -250,7 +251,7 @@ run_touched(PhReactor *reactor)
     }
 }
 
-/* -- timers: a binary heap that is mended lazily ------------------------------------------------------ */
+/* -- timers: a binary heap that is mended lazily ----------------------------------------------- */
 
 static PhTimer *
 heap_at(PhReactor *reactor, size_t index)
@@ -301,7 +302,7 @@ heap_down(PhReactor *reactor, PhTimer *timer)
 void
 ph_timer_init(PhTimer *timer, void (*func)(void *data), void *data)
 {
-    *timer = (PhTimer){.func = func, .data = data};
+    *timer = (PhTimer){ .func = func, .data = data };
 }
 
 bool
@@ -374,7 +375,7 @@ sleep_ms(PhReactor *reactor)
     return left_us <= 0 ? 0 : (int)MIN((left_us + 999) / 1000, INT32_MAX);
 }
 
-/* -- the loop --------------------------------------------------------------------------------------- */
+/* -- the loop ---------------------------------------------------------------------------------- */
 
 static int
 wait_for_events(PhReactor *reactor, struct epoll_event *events)
@@ -484,7 +485,7 @@ ph_reactor_free(PhReactor *reactor)
     g_free(reactor);
 }
 
-/* -- the reactors of this process ------------------------------------------------------------------- */
+/* -- the reactors of this process -------------------------------------------------------------- */
 
 static GPtrArray *reactors;
 

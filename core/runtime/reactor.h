@@ -1,8 +1,10 @@
 /* reactor.h - one thread, one epoll, and what runs on it
  *
- * Shape:    a reactor owns its sources (descriptors), timers, posted functions and connections. One turn of its loop:
- *           events, posted functions, due timers, then the connections that were touched.
- * Threads:  ph_reactor_new, _start, _stop, _free: one controlling thread. ph_reactor_post_node: anywhere.
+ * Shape:    a reactor owns its sources (descriptors), timers, posted functions and connections. One
+ *           turn of its loop: events, posted functions, due timers, then the connections that were
+ *           touched.
+ * Threads:  ph_reactor_new, _start, _stop, _free: one controlling thread. ph_reactor_post_node:
+ *           anywhere.
  * Rules:    nothing here blocks except epoll_wait.
  */
 #pragma once
@@ -63,9 +65,10 @@ struct PhConnectionLink {
 PhConnectionLink *ph_reactor_connections(PhReactor *reactor);
 
 /* Waits until `func` has run on the reactor. Not from a reactor. */
-void ph_reactor_call_blocking(PhReactor *reactor, void (*func)(PhReactor *reactor, void *data), void *data);
+void ph_reactor_call_blocking(
+    PhReactor *reactor, void (*func)(PhReactor *reactor, void *data), void *data);
 
-/* -- the reactors of this process --------------------------------------------------------------------------------- */
+/* -- the reactors of this process -------------------------------------------------------------- */
 
 /* 0: one per CPU. */
 bool ph_reactors_start(unsigned n, GError **error);

@@ -21,7 +21,7 @@ struct PhServiceHold {
 static struct {
     PhMutex mutex;
     GPtrArray *services; /* published now */
-} registry = {.mutex = {.rank = PH_LOCK_REGISTRY}};
+} registry = { .mutex = { .rank = PH_LOCK_REGISTRY } };
 
 static void
 service_unref(Service *service)

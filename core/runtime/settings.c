@@ -1,7 +1,7 @@
 /* settings.c - rows, snapshots, the sealed copy
  *
- * A snapshot is built whole and never changed. Rows are copied at declaration, so that a snapshot never points into a
- * plugin that may be unmapped.
+ * A snapshot is built whole and never changed. Rows are copied at declaration, so that a snapshot
+ * never points into a plugin that may be unmapped.
  */
 #include "runtime/settings.h"
 
@@ -46,18 +46,18 @@ static struct {
     GHashTable *declared; /* key -> Declared; never shrinks */
     GPtrArray *replaced;  /* rows of generations before */
     PhSettings *current;
-} registry = {.mutex = {.rank = PH_LOCK_SNAPSHOT}};
+} registry = { .mutex = { .rank = PH_LOCK_SNAPSHOT } };
 
 static const struct {
     PhScope scope;
     const char *name;
 } scope_rows[] = {
-    {PH_SCOPE_GLOBAL, "global"},
-    {PH_SCOPE_NODE, "node"},
-    {PH_SCOPE_TENANT, "tenant"},
-    {PH_SCOPE_DOMAIN, "domain"},
-    {PH_SCOPE_SITE, "site"},
-    {PH_SCOPE_ACCOUNT, "account"},
+    { PH_SCOPE_GLOBAL, "global" },
+    { PH_SCOPE_NODE, "node" },
+    { PH_SCOPE_TENANT, "tenant" },
+    { PH_SCOPE_DOMAIN, "domain" },
+    { PH_SCOPE_SITE, "site" },
+    { PH_SCOPE_ACCOUNT, "account" },
 };
 
 const char *
@@ -100,13 +100,18 @@ value_copy(const PhSettingValue *value)
     return copy;
 }
 
-/* -- values ------------------------------------------------------------------------------------------------------- */
+/* -- values ------------------------------------------------------------------------------------ */
 
 static const struct {
     const char *word;
     bool value;
 } bool_rows[] = {
-    {"true", true}, {"on", true}, {"yes", true}, {"false", false}, {"off", false}, {"no", false},
+    { "true", true },
+    { "on", true },
+    { "yes", true },
+    { "false", false },
+    { "off", false },
+    { "no", false },
 };
 
 static const struct {
@@ -288,7 +293,7 @@ ph_settings_check(
     return true;
 }
 
-/* -- snapshots ------------------------------------------------------------------------------------------------------- */
+/* -- snapshots --------------------------------------------------------------------------------- */
 
 static void
 entry_free(gpointer data)
@@ -335,7 +340,7 @@ add_value(PhSettings *settings, const PhSettingValue *value)
 {
     const Declared *declared = g_hash_table_lookup(registry.declared, value->key);
     Entry *entry = g_hash_table_lookup(settings->entries, value->key);
-    Scoped scoped = {.scope = value->scope, .id = value->scope_id};
+    Scoped scoped = { .scope = value->scope, .id = value->scope_id };
     if (declared == NULL || entry == NULL)
         return;
     if (!parse_value(declared->row, value->value, &scoped.number))
@@ -448,8 +453,8 @@ ph_settings_declare(const PhSettingRow *rows)
     init_locked();
     for (const PhSettingRow *row = rows; row->key != NULL; row++)
         declare_locked(row);
-    PhSettings *old = replace_locked(
-        copy_values(registry.current->values), registry.current->node_id);
+    PhSettings *old =
+        replace_locked(copy_values(registry.current->values), registry.current->node_id);
     ph_mutex_unlock(&registry.mutex);
     ph_settings_unref(old);
 }
@@ -555,12 +560,12 @@ find_scoped(const PhSettings *settings, const Entry *entry, const PhScopeIds *id
         PhScope scope;
         int64_t id;
     } order[] = {
-        {PH_SCOPE_ACCOUNT, ids->account_id},
-        {PH_SCOPE_SITE, ids->site_id},
-        {PH_SCOPE_DOMAIN, ids->domain_id},
-        {PH_SCOPE_TENANT, ids->tenant_id},
-        {PH_SCOPE_NODE, settings->node_id},
-        {PH_SCOPE_GLOBAL, 0},
+        { PH_SCOPE_ACCOUNT, ids->account_id },
+        { PH_SCOPE_SITE, ids->site_id },
+        { PH_SCOPE_DOMAIN, ids->domain_id },
+        { PH_SCOPE_TENANT, ids->tenant_id },
+        { PH_SCOPE_NODE, settings->node_id },
+        { PH_SCOPE_GLOBAL, 0 },
     };
     for (size_t i = 0; i < G_N_ELEMENTS(order); i++)
         for (guint k = 0; k < entry->scoped->len; k++) {
@@ -615,7 +620,7 @@ ph_setting_bool(const char *key)
     return ph_setting_int(key) != 0;
 }
 
-/* -- the sealed copy --------------------------------------------------------------------------------------------------- */
+/* -- the sealed copy --------------------------------------------------------------------------- */
 
 enum { CACHE_MAGIC_BYTES = 8 };
 static const char cache_magic[CACHE_MAGIC_BYTES + 1] = "PHSET001";
@@ -625,8 +630,7 @@ ph_secret_key_load(const char *path, GError **error)
 {
     char *bytes = NULL;
     size_t length;
-    if (g_file_get_contents(path, &bytes, &length, NULL) &&
-        length == crypto_secretbox_KEYBYTES) {
+    if (g_file_get_contents(path, &bytes, &length, NULL) && length == crypto_secretbox_KEYBYTES) {
         PhSecret *key = ph_secret_new(bytes, length);
         ph_wipe(bytes, length);
         g_free(bytes);
@@ -648,8 +652,8 @@ ph_secret_key_load(const char *path, GError **error)
     if (!good) {
         if (fd >= 0)
             unlink(path); /* half a key would be refused at each start */
-        g_set_error(error, PH_ERROR, PH_ERROR_TEMPORARY, "write \"%s\": %s", path,
-            g_strerror(failure));
+        g_set_error(
+            error, PH_ERROR, PH_ERROR_TEMPORARY, "write \"%s\": %s", path, g_strerror(failure));
         return NULL;
     }
     return g_steal_pointer(&key);
@@ -681,8 +685,8 @@ ph_settings_cache_write(const char *path, const PhSecret *key, GError **error)
     randombytes_buf(sealed + CACHE_MAGIC_BYTES, crypto_secretbox_NONCEBYTES);
     g_autofree uint8_t *plain = g_malloc(plain_length + 1);
     g_variant_store(variant, plain);
-    crypto_secretbox_easy(sealed + head, plain, plain_length, sealed + CACHE_MAGIC_BYTES,
-        ph_secret_bytes(key));
+    crypto_secretbox_easy(
+        sealed + head, plain, plain_length, sealed + CACHE_MAGIC_BYTES, ph_secret_bytes(key));
     ph_wipe(plain, plain_length);
     g_autoptr(GError) cause = NULL;
     if (g_file_set_contents_full(path, (const char *)sealed, (gssize)length,
@@ -706,8 +710,8 @@ ph_settings_cache_read(const char *path, const PhSecret *key, GError **error)
     size_t plain_length = length - head - crypto_secretbox_MACBYTES;
     uint8_t *plain = length >= head + crypto_secretbox_MACBYTES ? g_malloc(plain_length + 1) : NULL;
     if (plain == NULL || memcmp(bytes, cache_magic, CACHE_MAGIC_BYTES) != 0 ||
-        crypto_secretbox_open_easy(plain, sealed + head, length - head,
-            sealed + CACHE_MAGIC_BYTES, ph_secret_bytes(key)) != 0) {
+        crypto_secretbox_open_easy(plain, sealed + head, length - head, sealed + CACHE_MAGIC_BYTES,
+            ph_secret_bytes(key)) != 0) {
         g_free(plain);
         g_set_error(error, PH_ERROR, PH_ERROR_SYNTAX,
             "\"%s\" was changed, or sealed with another key", path);
@@ -725,10 +729,10 @@ ph_settings_cache_read(const char *path, const PhSecret *key, GError **error)
     gint64 scope_id;
     while (g_variant_iter_next(&iter, "(&six&s)", &name, &scope, &scope_id, &text)) {
         PhSettingValue *value = g_new(PhSettingValue, 1);
-        *value = (PhSettingValue){.key = g_strdup(name),
+        *value = (PhSettingValue){ .key = g_strdup(name),
             .scope = (PhScope)scope,
             .scope_id = scope_id,
-            .value = g_strdup(text)};
+            .value = g_strdup(text) };
         g_ptr_array_add(values, value);
     }
     return values;

@@ -1,7 +1,7 @@
 /* task.c - tasks, pending work and wake-ups
  *
- * A task and its core are two things because the task (inside a session) can be gone before its job is: the core is
- * counted and lives until the last of both. Only the reactor reads core->task.
+ * A task and its core are two things because the task (inside a session) can be gone before its job
+ * is: the core is counted and lives until the last of both. Only the reactor reads core->task.
  */
 #include "posthouse/task.h"
 
@@ -41,7 +41,7 @@ struct PhWake {
     void *data;
 };
 
-/* -- owners --------------------------------------------------------------------------------------- */
+/* -- owners ------------------------------------------------------------------------------------ */
 
 static __thread PhOwner *current_owner;
 
@@ -85,7 +85,7 @@ ph_owner_uses(const PhOwner *owner)
     return __atomic_load_n(&owner->uses, __ATOMIC_ACQUIRE);
 }
 
-/* -- tasks ------------------------------------------------------------------------------------------ */
+/* -- tasks ------------------------------------------------------------------------------------- */
 
 static PhTaskCore *
 core_ref(PhTaskCore *core)
@@ -143,7 +143,7 @@ ph_task_reactor(const PhTask *task)
     return task->core->reactor;
 }
 
-/* -- pending work --------------------------------------------------------------------------------------- */
+/* -- pending work ------------------------------------------------------------------------------ */
 
 /* On the reactor: the work is over. */
 static void
@@ -201,8 +201,8 @@ job_run(PhJobNode *node)
 }
 
 void
-ph_task_run(PhTask *task, PhLane lane, PhJob job, PhJobDone done, void *data,
-    GDestroyNotify free_data)
+ph_task_run(
+    PhTask *task, PhLane lane, PhJob job, PhJobDone done, void *data, GDestroyNotify free_data)
 {
     PhPending *pending = ph_task_begin(task, done, data, free_data);
     pending->job = job;
@@ -210,7 +210,7 @@ ph_task_run(PhTask *task, PhLane lane, PhJob job, PhJobDone done, void *data,
     ph_pool_push(lane, &pending->node);
 }
 
-/* -- wake-ups --------------------------------------------------------------------------------------------- */
+/* -- wake-ups ---------------------------------------------------------------------------------- */
 
 static void
 wake_arrived(PhPost *post)

@@ -1,7 +1,7 @@
 /* tls.c - contexts, our BIO, ALPN
  *
- * The BIO is our own because OpenSSL's socket BIO uses write(), which raises SIGPIPE in programs that forgot to ignore
- * it, and because memory BIOs copy everything twice.
+ * The BIO is our own because OpenSSL's socket BIO uses write(), which raises SIGPIPE in programs
+ * that forgot to ignore it, and because memory BIOs copy everything twice.
  */
 #include "runtime/tls.h"
 #include "runtime/tls-handshake.h"
@@ -21,7 +21,7 @@ static struct {
     int available; /* read without the lock */
 } tls;
 
-/* -- the BIO ------------------------------------------------------------------------------------------ */
+/* -- the BIO ----------------------------------------------------------------------------------- */
 
 static int
 bio_fd(BIO *bio)
@@ -73,7 +73,7 @@ attach_bio(SSL *ssl, int fd)
     return true;
 }
 
-/* -- contexts ------------------------------------------------------------------------------------------- */
+/* -- contexts ---------------------------------------------------------------------------------- */
 
 const char *
 ph_tls_take_error(void)
@@ -84,7 +84,8 @@ ph_tls_take_error(void)
     return reason != NULL ? reason : "connection closed";
 }
 
-/* A client that offers protocols must offer ours: bytes meant for another protocol stay out (ALPACA). */
+/* A client that offers protocols must offer ours: bytes meant for another protocol stay out
+ * (ALPACA). */
 static int
 select_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_length,
     const unsigned char *offered, unsigned offered_length, void *data)
@@ -115,9 +116,9 @@ context_new(const SSL_METHOD *method)
     SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
     SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
                                   SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-    SSL_CTX_set_options(context,
-        SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_CIPHER_SERVER_PREFERENCE |
-            SSL_OP_PRIORITIZE_CHACHA | SSL_OP_IGNORE_UNEXPECTED_EOF);
+    SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
+                                     SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA |
+                                     SSL_OP_IGNORE_UNEXPECTED_EOF);
     SSL_CTX_set_cipher_list(context, "ECDHE+AESGCM:ECDHE+CHACHA20:DHE+AESGCM");
     return context;
 }

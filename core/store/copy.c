@@ -39,8 +39,8 @@ static const PhStatement lock_usage = {
     "SELECT bytes, messages, quota_bytes, quota_messages FROM usage WHERE account_id = $1::bigint FOR UPDATE",
 };
 
-/* $6 and $7: keyword bits of the source and what they are in the target. $8: first UID, $9: modseq of
- * the target. */
+/* $6 and $7: keyword bits of the source and what they are in the target. $8: first UID, $9: modseq
+ * of the target. */
 static const PhStatement copy_rows = {
     "copy-rows",
     "WITH source AS (\n"

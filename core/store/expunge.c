@@ -11,8 +11,8 @@
 
 /* -- expunge ----------------------------------------------------------------------------------- */
 
-/* 8 is \Deleted. The modseq is read in the statement, which runs after the lock. `which` deletes rows
- * of mailbox_message as `t`. */
+/* 8 is \Deleted. The modseq is read in the statement, which runs after the lock. `which` deletes
+ * rows of mailbox_message as `t`. */
 #define EXPUNGE(which) \
     "WITH state AS (\n" \
     "    SELECT modseq + 1 AS modseq, uid_validity, uid_next FROM mailbox_state\n" \

@@ -34,8 +34,8 @@ static const PhStatement find_modified = {
                                                      "ORDER BY m.uid",
 };
 
-/* $6 clears and $7 sets flags, $8 and $9 keywords; $10 is the new modseq. 1 is \Seen, 8 is \Deleted.
- * Under the state row's lock nobody moves a row, so that ctid finds it again. */
+/* $6 clears and $7 sets flags, $8 and $9 keywords; $10 is the new modseq. 1 is \Seen, 8 is
+ * \Deleted. Under the state row's lock nobody moves a row, so that ctid finds it again. */
 static const PhStatement change = {
     "flags-change",
     "WITH changed AS (\n"

@@ -92,8 +92,8 @@ bool ph_keyword_is_known(const GPtrArray *keywords, const char *name);
 
 /* -- pieces of changes (flags.c) --------------------------------------------------------------- */
 
-/* FROM items: the messages of a set of UIDs ($first and $last are parameters), as `m`. Range by range,
- * whatever the planner believes: LATERAL and OFFSET 0 leave it no other way. */
+/* FROM items: the messages of a set of UIDs ($first and $last are parameters), as `m`. Range by
+ * range, whatever the planner believes: LATERAL and OFFSET 0 leave it no other way. */
 #define PH_SQL_MESSAGES_OF_SET(mailbox, first, last) \
     "unnest(" first "::bigint[], " last "::bigint[]) AS r (first_uid, last_uid)\n" \
     "CROSS JOIN LATERAL (\n" \

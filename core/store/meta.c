@@ -51,7 +51,8 @@ meta_from_row(const PGresult *rows, int i)
     return meta;
 }
 
-/* A statement whose first parameters are the account and an array of ids, which lives in `wanted`. */
+/* A statement whose first parameters are the account and an array of ids, which lives in
+ * `wanted`. */
 static PhParams *
 ask_for(PhBatch *batch, const PhStatement *statement, int64_t account_id, PhSqlArray *wanted,
     const int64_t *ids, size_t n_ids)

@@ -150,11 +150,11 @@ ph_leases_status(PhStoreStatus *status)
 
 static const PhStatement set_up_session = {
     "set-up-session",
-    /* Every statement looks up rows by key, few or many: nested loops over indexes are right for all
-     * of them. The planner, which cannot know how long an array will be, would read whole mailboxes
-     * for one flag (measured: 300 times slower with 100,000 messages). So the plan is the same for
-     * whatever values come, and is made once a connection (measured: else a third of the server's CPU
-     * of a delivery goes into planning). */
+    /* Every statement looks up rows by key, few or many: nested loops over indexes are right for
+     * all of them. The planner, which cannot know how long an array will be, would read whole
+     * mailboxes for one flag (measured: 300 times slower with 100,000 messages). So the plan is the
+     * same for whatever values come, and is made once a connection (measured: else a third of the
+     * server's CPU of a delivery goes into planning). */
     "SELECT set_config('jit', 'off', false),\n"
     "       set_config('enable_seqscan', 'off', false),\n"
     "       set_config('enable_hashjoin', 'off', false),\n"

@@ -1,13 +1,13 @@
 /* plugin.c - the smallest plugin: it sends back what it is sent (RFC 862), line by line;
  * a new plugin starts from a copy of this file; docs/plugin-guide.md walks through it */
-#include "posthouse/log.h"
 #include "posthouse/plugin.h"
+#include "posthouse/log.h"
 #include <string.h>
 
 static const PhSettingRow settings[] = {
-    {"example.echo.timeout_ms", PH_SETTING_TIME, "60000", 1000, 3600000, NULL, PH_SCOPE_GLOBAL,
-        "A client that sends nothing for so long is let go."},
-    {0},
+    { "example.echo.timeout_ms", PH_SETTING_TIME, "60000", 1000, 3600000, NULL, PH_SCOPE_GLOBAL,
+        "A client that sends nothing for so long is let go." },
+    { 0 },
 };
 
 typedef struct EchoSession { /* zeroed when it is made, freed after `closed` */
@@ -52,7 +52,8 @@ static void
 closed(PhSession *session, PhCloseReason reason)
 {
     const EchoSession *echo = (EchoSession *)session;
-    ph_log(PH_LOG_INFO, "example.closed", "lines=%" G_GUINT64_FORMAT " reason=%d", echo->lines, reason);
+    ph_log(PH_LOG_INFO, "example.closed", "lines=%" G_GUINT64_FORMAT " reason=%d", echo->lines,
+        reason);
 }
 
 static const PhSessionClass session_class = {
@@ -65,8 +66,8 @@ static const PhSessionClass session_class = {
 };
 
 static const PhServiceRow services[] = {
-    {"echo", 7, PH_TLS_NONE, &session_class, NULL, NULL},
-    {0},
+    { "echo", 7, PH_TLS_NONE, &session_class, NULL, NULL },
+    { 0 },
 };
 
 PH_PLUGIN_EXPORT extern const PhPlugin posthouse_plugin;

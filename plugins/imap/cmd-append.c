@@ -36,7 +36,8 @@ append_job(void *data)
     if (mailbox == NULL)
         return;
     if (!mailbox->selectable) {
-        g_set_error(&job->error, PH_ERROR, PH_ERROR_NOT_FOUND, "\"%s\" holds mailboxes only", job->name);
+        g_set_error(
+            &job->error, PH_ERROR, PH_ERROR_NOT_FOUND, "\"%s\" holds mailboxes only", job->name);
         return;
     }
     job->delivery = ph_delivery_prepare_blocking(job->spool, PH_DELIVERY_ALL_OR_NONE, &job->error);
@@ -89,8 +90,10 @@ parse_message_head(ImapParser *arguments)
     uint64_t size;
     bool synchronising;
     const char *end = memchr(arguments->at, '\n', (size_t)(arguments->end - arguments->at));
-    size_t length = end != NULL ? (size_t)(end - arguments->at) + 1 : (size_t)(arguments->end - arguments->at);
-    if (!imap_line_ends_with_literal(arguments->at, length, &size, &synchronising) || *arguments->at != '{')
+    size_t length =
+        end != NULL ? (size_t)(end - arguments->at) + 1 : (size_t)(arguments->end - arguments->at);
+    if (!imap_line_ends_with_literal(arguments->at, length, &size, &synchronising) ||
+        *arguments->at != '{')
         return false;
     arguments->at += length;
     return size > 0;
@@ -106,9 +109,11 @@ imap_cmd_append(ImapSession *session, ImapParser *arguments)
     job->name = imap_parse_mailbox(arguments);
     bool good = job->name != NULL && imap_parse_space(arguments);
     if (good && arguments->at < arguments->end && *arguments->at == '(')
-        good = imap_parse_flags(arguments, true, &job->flags, &job->keywords) && imap_parse_space(arguments);
+        good = imap_parse_flags(arguments, true, &job->flags, &job->keywords) &&
+               imap_parse_space(arguments);
     if (good && arguments->at < arguments->end && *arguments->at == '"')
-        good = imap_parse_date_time(arguments, &job->internal_date_us) && imap_parse_space(arguments);
+        good =
+            imap_parse_date_time(arguments, &job->internal_date_us) && imap_parse_space(arguments);
     if (!good || spool == NULL || !parse_message_head(arguments) || !imap_parse_end(arguments)) {
         append_job_free(job);
         imap_bad(session, "APPEND takes a mailbox, flags, a date and a literal");

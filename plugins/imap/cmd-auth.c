@@ -17,7 +17,6 @@ imap_cmd_capability(ImapSession *session, ImapParser *arguments)
     imap_ok(session, "Done");
 }
 
-
 void
 imap_cmd_noop(ImapSession *session, ImapParser *arguments)
 {
@@ -41,7 +40,8 @@ imap_cmd_logout(ImapSession *session, ImapParser *arguments)
     imap_ok(session, "Done");
 }
 
-/* What a client says of itself goes to the log; it is told our name in return (RFC 2971 3.2, 3.3). */
+/* What a client says of itself goes to the log; it is told our name in return (RFC 2971 3.2,
+ * 3.3). */
 void
 imap_cmd_id(ImapSession *session, ImapParser *arguments)
 {
@@ -55,8 +55,9 @@ imap_cmd_id(ImapSession *session, ImapParser *arguments)
             g_autofree char *name = imap_parse_string(arguments, &length);
             if (name == NULL || !imap_parse_space(arguments))
                 break;
-            g_autofree char *value =
-                imap_parse_word(arguments, "NIL") ? g_strdup("") : imap_parse_string(arguments, &length);
+            g_autofree char *value = imap_parse_word(arguments, "NIL")
+                                         ? g_strdup("")
+                                         : imap_parse_string(arguments, &length);
             if (value == NULL || strlen(value) > FIELD_BYTES_MAX)
                 break;
             g_string_append_printf(text, "%s%s=\"%s\"", i > 0 ? " " : "", name, value);
@@ -103,7 +104,7 @@ imap_cmd_starttls(ImapSession *session, ImapParser *arguments)
         ph_connection_close(connection);
 }
 
-/* -- logging in ---------------------------------------------------------------------------------------------------------- */
+/* -- logging in -------------------------------------------------------------------------------- */
 
 static void
 login_done(PhTask *task, PhLoginAnswer answer, PhIdentity *identity, int64_t delay_ms)

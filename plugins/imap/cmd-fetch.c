@@ -1,8 +1,8 @@
 /* cmd-fetch.c - FETCH, in slices
  *
- * A job fills at most one slice of output and returns, so that no worker waits for a slow client and no answer is held
- * whole in memory. A cursor says where the next slice begins: which message, which item of it, and how much of a literal
- * is still to come.
+ * A job fills at most one slice of output and returns, so that no worker waits for a slow client
+ * and no answer is held whole in memory. A cursor says where the next slice begins: which message,
+ * which item of it, and how much of a literal is still to come.
  */
 #include "fetch.h"
 
@@ -16,29 +16,29 @@ enum { SMALL_BYTES = 128 * 1024 };
 typedef struct FetchJob {
     int64_t actor;
     PhMailboxKey key;
-    PhView *view;        /* the version that sequence numbers refer to */
+    PhView *view; /* the version that sequence numbers refer to */
     PhUidSet *uids;
-    GArray *rows;        /* size_t indexes into the view */
+    GArray *rows; /* size_t indexes into the view */
     ImapFetchItems *items;
     uint32_t first_recent;
     bool read_only;
 
-    guint row;           /* the cursor */
+    guint row; /* the cursor */
     guint item;
     uint64_t literal_offset;
     uint64_t literal_left;
 
-    GPtrArray *metas;    /* of rows [metas_start, metas_start + len) */
+    GPtrArray *metas; /* of rows [metas_start, metas_start + len) */
     guint metas_start;
-    GPtrArray *raws;     /* whole small messages, of rows [raws_start, raws_start + len) */
+    GPtrArray *raws; /* whole small messages, of rows [raws_start, raws_start + len) */
     guint raws_start;
-    PhOutline *outline;  /* of the present row, when it was needed */
+    PhOutline *outline; /* of the present row, when it was needed */
     guint outline_row;
 
     GString *out;
     unsigned rows_done;
     bool marked_seen;
-    bool row_is_begun;   /* an error came when a part of this row was sent already */
+    bool row_is_begun; /* an error came when a part of this row was sent already */
     GError *error;
 } FetchJob;
 
@@ -65,17 +65,19 @@ present_row(const FetchJob *job)
     return ph_view_row(job->view, g_array_index(job->rows, size_t, job->row));
 }
 
-/* -- what the store keeps ---------------------------------------------------------------------------------------------- */
+/* -- what the store keeps ---------------------------------------------------------------------- */
 
 /* Null: the message is gone. */
 PH_IN_JOB static const PhMessageMeta *
 present_meta(FetchJob *job, GError **error)
 {
-    if (job->metas == NULL || job->row < job->metas_start || job->row >= job->metas_start + job->metas->len) {
+    if (job->metas == NULL || job->row < job->metas_start ||
+        job->row >= job->metas_start + job->metas->len) {
         int64_t ids[IMAP_SLICE_ROWS];
         size_t n = MIN((size_t)IMAP_SLICE_ROWS, job->rows->len - job->row);
         for (size_t i = 0; i < n; i++)
-            ids[i] = ph_view_row(job->view, g_array_index(job->rows, size_t, job->row + i))->message_id;
+            ids[i] =
+                ph_view_row(job->view, g_array_index(job->rows, size_t, job->row + i))->message_id;
         g_clear_pointer(&job->metas, g_ptr_array_unref);
         job->metas = ph_message_meta_blocking(
             job->key.account_id, ids, n, job->items->meta, imap_deadline_us(), error);
@@ -102,11 +104,13 @@ present_outline(FetchJob *job, GError **error)
     return job->outline;
 }
 
-/* Small messages are read many at a time, as far as a slice goes. Null without an error: this one is not small. */
+/* Small messages are read many at a time, as far as a slice goes. Null without an error: this one
+ * is not small. */
 PH_IN_JOB static GBytes *
 present_raw(FetchJob *job, GError **error)
 {
-    if (job->raws != NULL && job->row >= job->raws_start && job->row < job->raws_start + job->raws->len)
+    if (job->raws != NULL && job->row >= job->raws_start &&
+        job->row < job->raws_start + job->raws->len)
         return job->raws->pdata[job->row - job->raws_start];
     if (present_row(job)->size_bytes > SMALL_BYTES)
         return NULL;
@@ -122,7 +126,8 @@ present_raw(FetchJob *job, GError **error)
     }
     g_clear_pointer(&job->raws, g_ptr_array_unref);
     job->raws_start = job->row;
-    job->raws = ph_message_read_many_blocking(job->key.account_id, ids, n, imap_deadline_us(), error);
+    job->raws =
+        ph_message_read_many_blocking(job->key.account_id, ids, n, imap_deadline_us(), error);
     if (job->raws == NULL)
         return NULL;
     if (job->raws->pdata[0] == NULL)
@@ -142,11 +147,11 @@ read_range(FetchJob *job, uint64_t offset, uint64_t length, GError **error)
     }
     if (raw != NULL && offset + length <= g_bytes_get_size(raw))
         return g_bytes_new_from_bytes(raw, (size_t)offset, (size_t)length);
-    return ph_message_read_blocking(job->key.account_id, present_row(job)->message_id, (size_t)offset,
-        (size_t)length, imap_deadline_us(), error);
+    return ph_message_read_blocking(job->key.account_id, present_row(job)->message_id,
+        (size_t)offset, (size_t)length, imap_deadline_us(), error);
 }
 
-/* -- sections -------------------------------------------------------------------------------------------------------------- */
+/* -- sections ---------------------------------------------------------------------------------- */
 
 static void
 append_literal_head(FetchJob *job, const ImapFetchItem *item, uint64_t length)
@@ -178,10 +183,12 @@ append_fields_section(
     const char *const *names = (const char *const *)item->fields;
     size_t n_names = g_strv_length(item->fields);
     size_t cache_length = 0;
-    const void *cache = meta->headers != NULL ? g_bytes_get_data(meta->headers, &cache_length) : NULL;
+    const void *cache =
+        meta->headers != NULL ? g_bytes_get_data(meta->headers, &cache_length) : NULL;
     if (cache == NULL || item->not_fields || item->path_length > 0 ||
         !ph_header_cache_fields(cache, cache_length, names, n_names, text)) {
-        g_autoptr(GBytes) header = read_range(job, offset, MIN(length, (uint64_t)PH_HEADER_MAX_BYTES), error);
+        g_autoptr(GBytes) header =
+            read_range(job, offset, MIN(length, (uint64_t)PH_HEADER_MAX_BYTES), error);
         if (header == NULL)
             return false;
         size_t header_length;
@@ -192,7 +199,8 @@ append_fields_section(
     return true;
 }
 
-/* Small sections are read here; of a large one only the head is written, and the cursor enters its literal. */
+/* Small sections are read here; of a large one only the head is written, and the cursor enters its
+ * literal. */
 PH_IN_JOB static bool
 append_section(FetchJob *job, const ImapFetchItem *item, GError **error)
 {
@@ -201,7 +209,8 @@ append_section(FetchJob *job, const ImapFetchItem *item, GError **error)
     const PhOutline *outline = present_outline(job, error);
     if (outline == NULL)
         return false;
-    if (!ph_outline_section(outline, item->path, item->path_length, item->section, &offset, &length)) {
+    if (!ph_outline_section(
+            outline, item->path, item->path_length, item->section, &offset, &length)) {
         g_string_append_printf(job->out, "%s NIL", item->label);
         return true;
     }
@@ -225,7 +234,8 @@ append_literal_bytes(FetchJob *job, GError **error)
     size_t length;
     const void *data = g_bytes_get_data(bytes, &length);
     if (length != n) {
-        g_set_error(error, PH_ERROR, PH_ERROR_INTERNAL, "a message is shorter than its outline says");
+        g_set_error(
+            error, PH_ERROR, PH_ERROR_INTERNAL, "a message is shorter than its outline says");
         return false;
     }
     g_string_append_len(job->out, data, (gssize)length);
@@ -234,7 +244,7 @@ append_literal_bytes(FetchJob *job, GError **error)
     return true;
 }
 
-/* -- items -------------------------------------------------------------------------------------------------------------------- */
+/* -- items ------------------------------------------------------------------------------------- */
 
 static void
 append_stored(GString *out, const char *label, GBytes *bytes)
@@ -294,7 +304,7 @@ append_item(FetchJob *job, const ImapFetchItem *item, GError **error)
     return false;
 }
 
-/* -- slices ---------------------------------------------------------------------------------------------------------------------- */
+/* -- slices ------------------------------------------------------------------------------------ */
 
 /* A message that was purged meanwhile gives no answer; what was begun is taken back. */
 static void
@@ -318,7 +328,8 @@ step(FetchJob *job, size_t *row_start, GError **error)
     }
     if (job->item == 0) {
         *row_start = job->out->len;
-        g_string_append_printf(job->out, "* %zu FETCH (", g_array_index(job->rows, size_t, job->row) + 1);
+        g_string_append_printf(
+            job->out, "* %zu FETCH (", g_array_index(job->rows, size_t, job->row) + 1);
     }
     if (job->item == job->items->items->len) {
         g_string_append(job->out, ")\r\n");
@@ -336,7 +347,8 @@ step(FetchJob *job, size_t *row_start, GError **error)
             return true;
         }
         if (cause == NULL)
-            g_set_error(&cause, PH_ERROR, PH_ERROR_INTERNAL, "what is kept of a message cannot be read");
+            g_set_error(
+                &cause, PH_ERROR, PH_ERROR_INTERNAL, "what is kept of a message cannot be read");
         g_propagate_error(error, g_steal_pointer(&cause));
         return false;
     }
@@ -352,7 +364,8 @@ mark_seen(FetchJob *job)
     if (!job->items->sets_seen || job->read_only)
         return;
     PhFlagRequest request = {
-        .change = PH_FLAGS_ADD, .flags = PH_FLAG_SEEN, .unchanged_since = INT64_MAX};
+        .change = PH_FLAGS_ADD, .flags = PH_FLAG_SEEN, .unchanged_since = INT64_MAX
+    };
     ph_mailbox_change_flags_blocking(
         job->actor, job->key, job->uids, &request, imap_deadline_us(), NULL, &job->error);
 }
@@ -475,8 +488,9 @@ imap_cmd_fetch(ImapSession *session, ImapParser *arguments)
 {
     bool is_uid = session->command->is_uid;
     g_autoptr(GArray) set = imap_parse_set(arguments);
-    ImapFetchItems *items =
-        set != NULL && imap_parse_space(arguments) ? imap_fetch_items_parse(arguments, is_uid) : NULL;
+    ImapFetchItems *items = set != NULL && imap_parse_space(arguments)
+                                ? imap_fetch_items_parse(arguments, is_uid)
+                                : NULL;
     if (items == NULL) {
         imap_bad(session, "FETCH takes a set and items");
         return;

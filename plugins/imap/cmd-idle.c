@@ -7,7 +7,8 @@ static void
 arm(ImapSession *session)
 {
     ph_assert_on_reactor();
-    ph_timer_arm_ms(&session->delay, ph_connection_reactor(session->base.connection), IMAP_STILL_HERE_MS);
+    ph_timer_arm_ms(
+        &session->delay, ph_connection_reactor(session->base.connection), IMAP_STILL_HERE_MS);
 }
 
 /* Keeps networks from forgetting a quiet connection. */

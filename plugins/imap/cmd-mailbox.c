@@ -42,7 +42,8 @@ name_done(PhTask *task, void *data)
 }
 
 static void
-run_name(ImapSession *session, ImapParser *arguments, bool two, bool (*run)(NameJob *job, GError **error))
+run_name(ImapSession *session, ImapParser *arguments, bool two,
+    bool (*run)(NameJob *job, GError **error))
 {
     ph_assert_on_reactor();
     NameJob *job = g_new0(NameJob, 1);
@@ -82,8 +83,7 @@ create(NameJob *job, GError **error)
     return mailbox != NULL;
 }
 
-static bool
-delete(NameJob *job, GError **error)
+static bool delete (NameJob *job, GError **error)
 {
     ph_assert_in_job();
     return ph_mailbox_delete_blocking(job->actor, job->name, imap_deadline_us(), error);
@@ -93,7 +93,8 @@ static bool
 rename_(NameJob *job, GError **error)
 {
     ph_assert_in_job();
-    return ph_mailbox_rename_blocking(job->actor, job->name, job->new_name, imap_deadline_us(), error);
+    return ph_mailbox_rename_blocking(
+        job->actor, job->name, job->new_name, imap_deadline_us(), error);
 }
 
 void
@@ -137,7 +138,7 @@ imap_cmd_namespace(ImapSession *session, ImapParser *arguments)
     imap_ok(session, "Done");
 }
 
-/* -- LIST and LSUB ----------------------------------------------------------------------------------------------------- */
+/* -- LIST and LSUB ----------------------------------------------------------------------------- */
 
 typedef struct ListJob {
     int64_t actor;
@@ -172,7 +173,8 @@ static const char *const use_names[] = {
 static void
 append_entry(ListJob *job, const char *attributes, const char *name)
 {
-    g_string_append_printf(job->lines, "* %s (%s) \"/\" ", job->subscribed ? "LSUB" : "LIST", attributes);
+    g_string_append_printf(
+        job->lines, "* %s (%s) \"/\" ", job->subscribed ? "LSUB" : "LIST", attributes);
     imap_append_mailbox(job->lines, name);
     g_string_append(job->lines, "\r\n");
 }
@@ -198,7 +200,8 @@ find_mailbox(const GPtrArray *mailboxes, const char *name)
     return NULL;
 }
 
-/* "a/b" is subscribed and the pattern "%" matches only "a": it is told, as \Noselect (RFC 3501 6.3.9). */
+/* "a/b" is subscribed and the pattern "%" matches only "a": it is told, as \Noselect (RFC 3501
+ * 6.3.9). */
 static void
 append_parents(ListJob *job, const char *name, GHashTable *told)
 {
@@ -233,7 +236,8 @@ list_job(void *data)
 {
     ph_assert_in_job();
     ListJob *job = data;
-    g_autoptr(GPtrArray) mailboxes = ph_mailbox_list_blocking(job->actor, imap_deadline_us(), &job->error);
+    g_autoptr(GPtrArray) mailboxes =
+        ph_mailbox_list_blocking(job->actor, imap_deadline_us(), &job->error);
     if (mailboxes == NULL)
         return;
     if (job->subscribed) {
@@ -272,10 +276,13 @@ list(ImapSession *session, ImapParser *arguments, bool subscribed)
     ph_assert_on_reactor();
     size_t length;
     g_autofree char *raw_reference = imap_parse_astring(arguments, &length);
-    g_autofree char *reference = raw_reference != NULL ? imap_utf7_decode(raw_reference, length) : NULL;
-    g_autofree char *raw_pattern =
-        reference != NULL && imap_parse_space(arguments) ? imap_parse_list_mailbox(arguments) : NULL;
-    g_autofree char *pattern = raw_pattern != NULL ? imap_utf7_decode(raw_pattern, strlen(raw_pattern)) : NULL;
+    g_autofree char *reference =
+        raw_reference != NULL ? imap_utf7_decode(raw_reference, length) : NULL;
+    g_autofree char *raw_pattern = reference != NULL && imap_parse_space(arguments)
+                                       ? imap_parse_list_mailbox(arguments)
+                                       : NULL;
+    g_autofree char *pattern =
+        raw_pattern != NULL ? imap_utf7_decode(raw_pattern, strlen(raw_pattern)) : NULL;
     if (pattern == NULL || !imap_parse_end(arguments)) {
         imap_bad(session, "A reference and a pattern are needed");
         return;
@@ -306,7 +313,7 @@ imap_cmd_lsub(ImapSession *session, ImapParser *arguments)
     list(session, arguments, true);
 }
 
-/* -- STATUS --------------------------------------------------------------------------------------------------------------- */
+/* -- STATUS ------------------------------------------------------------------------------------ */
 
 typedef struct StatusJob {
     int64_t actor;
@@ -336,7 +343,8 @@ status_messages(const StatusJob *job)
 static int64_t
 status_recent(const StatusJob *job)
 {
-    uint32_t above = job->mailbox->uid_next > job->first_recent ? job->mailbox->uid_next - job->first_recent : 0;
+    uint32_t above =
+        job->mailbox->uid_next > job->first_recent ? job->mailbox->uid_next - job->first_recent : 0;
     return MIN(above, job->mailbox->n_messages);
 }
 
@@ -368,12 +376,12 @@ static const struct {
     const char *name;
     int64_t (*value)(const StatusJob *job);
 } status_rows[] = {
-    {"MESSAGES", status_messages},
-    {"RECENT", status_recent},
-    {"UIDNEXT", status_uid_next},
-    {"UIDVALIDITY", status_uid_validity},
-    {"UNSEEN", status_unseen},
-    {"SIZE", status_size},
+    { "MESSAGES", status_messages },
+    { "RECENT", status_recent },
+    { "UIDNEXT", status_uid_next },
+    { "UIDVALIDITY", status_uid_validity },
+    { "UNSEEN", status_unseen },
+    { "SIZE", status_size },
 };
 
 static void

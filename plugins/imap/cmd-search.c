@@ -1,7 +1,8 @@
 /* cmd-search.c - SEARCH, in slices
  *
- * Rows that the program decides by itself cost nothing; for the others the store is asked in batches: first what it keeps
- * (dates), then headers, then whole messages, each only while the answer is still open.
+ * Rows that the program decides by itself cost nothing; for the others the store is asked in
+ * batches: first what it keeps (dates), then headers, then whole messages, each only while the
+ * answer is still open.
  */
 #include "search.h"
 
@@ -26,9 +27,9 @@ typedef struct SearchJob {
     GPtrArray *names; /* of the headers that the program looks at */
     uint32_t first_recent;
     bool is_uid;
-    size_t at;          /* the cursor: the next row */
+    size_t at; /* the cursor: the next row */
     unsigned loads;
-    GString *line;      /* the answer */
+    GString *line; /* the answer */
     GError *error;
 } SearchJob;
 
@@ -44,7 +45,7 @@ search_job_free(void *data)
     g_free(job);
 }
 
-/* -- loading ---------------------------------------------------------------------------------------------------------- */
+/* -- loading ----------------------------------------------------------------------------------- */
 
 /* The header as folded lines "name: value". */
 static char *
@@ -65,7 +66,8 @@ flatten_headers(const char *block, size_t length)
 }
 
 PH_IN_JOB static GBytes *
-read_range(const SearchJob *job, int64_t message_id, uint64_t offset, uint64_t length, GError **error)
+read_range(
+    const SearchJob *job, int64_t message_id, uint64_t offset, uint64_t length, GError **error)
 {
     return ph_message_read_blocking(
         job->account_id, message_id, (size_t)offset, (size_t)length, imap_deadline_us(), error);
@@ -125,8 +127,8 @@ read_through(const SearchJob *job, int64_t message_id, Window *window, uint64_t 
         offset + length > window->start + g_bytes_get_size(window->bytes)) {
         window_clear(window);
         window->start = offset;
-        window->bytes = read_range(
-            job, message_id, offset, MIN((uint64_t)WINDOW_BYTES, window->message_end - offset), error);
+        window->bytes = read_range(job, message_id, offset,
+            MIN((uint64_t)WINDOW_BYTES, window->message_end - offset), error);
         if (window->bytes == NULL)
             return NULL;
     }
@@ -140,7 +142,7 @@ PH_IN_JOB static char *
 load_body(const SearchJob *job, int64_t message_id, const PhOutline *outline, GError **error)
 {
     g_autoptr(GString) text = g_string_new(NULL);
-    g_auto(Window) window = {.message_end = ph_outline_part(outline, 0)->body_end};
+    g_auto(Window) window = { .message_end = ph_outline_part(outline, 0)->body_end };
     for (size_t i = 0; i < ph_outline_count(outline); i++) {
         const PhOutlinePart *part = ph_outline_part(outline, i);
         bool inner_header = part->parent != PH_OUTLINE_NONE &&
@@ -158,7 +160,8 @@ load_body(const SearchJob *job, int64_t message_id, const PhOutline *outline, GE
         if (part->kind != PH_PART_LEAF || strcmp(part->type, "text") != 0)
             continue;
         uint64_t size = MIN(part->body_end - part->body_start, (uint64_t)PART_TEXT_MAX_BYTES);
-        g_autoptr(GBytes) bytes = read_through(job, message_id, &window, part->body_start, size, error);
+        g_autoptr(GBytes) bytes =
+            read_through(job, message_id, &window, part->body_start, size, error);
         if (bytes == NULL)
             return NULL;
         size_t length;
@@ -176,7 +179,8 @@ outline_of(const PhMessageMeta *meta)
     return ph_outline_read(bytes, length);
 }
 
-/* The header, flattened: from the cache where it covers all names that the program asks for, else read. */
+/* The header, flattened: from the cache where it covers all names that the program asks for, else
+ * read. */
 PH_IN_JOB static char *
 find_headers(SearchJob *job, const PhMessageMeta *meta, const PhOutline *outline, GError **error)
 {
@@ -216,7 +220,7 @@ evaluate_loaded(SearchJob *job, ImapSearchSubject *subject)
     return body != NULL ? imap_search_evaluate(job->root, subject) : IMAP_UNKNOWN;
 }
 
-/* -- slices -------------------------------------------------------------------------------------------------------------- */
+/* -- slices ------------------------------------------------------------------------------------ */
 
 /* Rows that are hits, or that must be loaded to know. */
 typedef struct Candidate {
@@ -246,7 +250,7 @@ collect(SearchJob *job, GArray *candidates, int64_t *ids)
         ImapAnswer found = imap_search_evaluate(job->root, &subject);
         if (found == IMAP_NO)
             continue;
-        Candidate candidate = {.index = job->at, .is_open = found == IMAP_UNKNOWN};
+        Candidate candidate = { .index = job->at, .is_open = found == IMAP_UNKNOWN };
         g_array_append_val(candidates, candidate);
         if (candidate.is_open)
             ids[n_open++] = subject.row->message_id;
@@ -294,7 +298,8 @@ run_batch(SearchJob *job)
     for (guint i = 0, open = 0; i < candidates->len; i++) {
         Candidate candidate = g_array_index(candidates, Candidate, i);
         bool is_hit = true;
-        if (candidate.is_open && !close_candidate(job, candidate.index, metas->pdata[open++], &is_hit))
+        if (candidate.is_open &&
+            !close_candidate(job, candidate.index, metas->pdata[open++], &is_hit))
             return false;
         if (is_hit)
             append_hit(job, candidate.index);
@@ -322,7 +327,8 @@ search_slice(void *data)
     SearchJob *job = ((SearchHolder *)data)->job;
     size_t start = job->at;
     job->loads = 0;
-    while (job->at < ph_view_count(job->view) && job->at - start < ROWS_PER_SLICE && job->loads < LOADS_PER_SLICE)
+    while (job->at < ph_view_count(job->view) && job->at - start < ROWS_PER_SLICE &&
+           job->loads < LOADS_PER_SLICE)
         if (!run_batch(job))
             return;
 }

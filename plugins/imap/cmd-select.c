@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* -- SELECT and EXAMINE ---------------------------------------------------------------------------------------------- */
+/* -- SELECT and EXAMINE ------------------------------------------------------------------------ */
 
 typedef struct SelectJob {
     int64_t actor;
@@ -36,8 +36,9 @@ mailbox_changed(void *data)
     ph_wake_signal(data);
 }
 
-/* On the reactor: only an idle client may be told without a command. One that does not read is told when it has read
- * what is waiting for it: many changes are then one difference, and memory stays bounded. */
+/* On the reactor: only an idle client may be told without a command. One that does not read is told
+ * when it has read what is waiting for it: many changes are then one difference, and memory stays
+ * bounded. */
 static void
 woken(PhTask *task, void *data)
 {
@@ -58,7 +59,8 @@ select_job(void *data)
     if (job->mailbox == NULL)
         return;
     if (!job->mailbox->selectable) {
-        g_set_error(&job->error, PH_ERROR, PH_ERROR_NOT_FOUND, "\"%s\" holds mailboxes only", job->name);
+        g_set_error(
+            &job->error, PH_ERROR, PH_ERROR_NOT_FOUND, "\"%s\" holds mailboxes only", job->name);
         return;
     }
     if (!ph_mailbox_take_recent_blocking(
@@ -95,11 +97,13 @@ tell_mailbox(ImapSession *session)
 
     size_t n = ph_view_count(view);
     size_t unseen = find_unseen(view);
-    imap_untagged(session, "FLAGS (\\Answered \\Flagged \\Deleted \\Seen \\Draft%s)", keywords->str);
+    imap_untagged(
+        session, "FLAGS (\\Answered \\Flagged \\Deleted \\Seen \\Draft%s)", keywords->str);
     if (selected->read_only)
         imap_untagged(session, "OK [PERMANENTFLAGS ()] No flags can be kept");
     else
-        imap_untagged(session, "OK [PERMANENTFLAGS (\\Answered \\Flagged \\Deleted \\Seen \\Draft%s \\*)] Flags are kept",
+        imap_untagged(session,
+            "OK [PERMANENTFLAGS (\\Answered \\Flagged \\Deleted \\Seen \\Draft%s \\*)] Flags are kept",
             keywords->str);
     imap_untagged(session, "%zu EXISTS", n);
     imap_untagged(session, "%zu RECENT", n - ph_view_lower_bound(view, selected->first_recent));
@@ -164,7 +168,7 @@ imap_cmd_examine(ImapSession *session, ImapParser *arguments)
     select_mailbox(session, arguments, true);
 }
 
-/* -- CHECK, UNSELECT, CLOSE, EXPUNGE ------------------------------------------------------------------------------------- */
+/* -- CHECK, UNSELECT, CLOSE, EXPUNGE ----------------------------------------------------------- */
 
 void
 imap_cmd_check(ImapSession *session, ImapParser *arguments)
@@ -260,7 +264,8 @@ imap_cmd_expunge(ImapSession *session, ImapParser *arguments)
     g_autoptr(PhUidSet) uids = NULL;
     if (session->command->is_uid) {
         g_autoptr(GArray) set = imap_parse_set(arguments);
-        if (set == NULL || !imap_parse_end(arguments) || !imap_resolve_set(session, set, true, &uids)) {
+        if (set == NULL || !imap_parse_end(arguments) ||
+            !imap_resolve_set(session, set, true, &uids)) {
             imap_bad(session, "UID EXPUNGE takes a set of UIDs");
             return;
         }

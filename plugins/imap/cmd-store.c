@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* -- STORE ------------------------------------------------------------------------------------------------------------- */
+/* -- STORE ------------------------------------------------------------------------------------- */
 
 typedef struct StoreJob {
     int64_t actor;
@@ -71,8 +71,10 @@ imap_cmd_store(ImapSession *session, ImapParser *arguments)
     StoreJob *job = g_new0(StoreJob, 1);
     g_autoptr(GArray) set = imap_parse_set(arguments);
     if (set == NULL || !imap_parse_space(arguments) ||
-        !parse_change(arguments, &job->request.change, &job->silent) || !imap_parse_space(arguments) ||
-        !imap_parse_flags(arguments, false, &job->request.flags, &job->keywords) || !imap_parse_end(arguments)) {
+        !parse_change(arguments, &job->request.change, &job->silent) ||
+        !imap_parse_space(arguments) ||
+        !imap_parse_flags(arguments, false, &job->request.flags, &job->keywords) ||
+        !imap_parse_end(arguments)) {
         store_job_free(job);
         imap_bad(session, "STORE takes a set, FLAGS and a list of flags");
         return;
@@ -89,7 +91,7 @@ imap_cmd_store(ImapSession *session, ImapParser *arguments)
     imap_session_run(session, store_job, store_done, job, store_job_free);
 }
 
-/* -- COPY and MOVE --------------------------------------------------------------------------------------------------------- */
+/* -- COPY and MOVE ----------------------------------------------------------------------------- */
 
 typedef struct CopyJob {
     int64_t actor;
@@ -120,8 +122,8 @@ copy_job(void *data)
     g_autoptr(PhMailbox) target =
         ph_mailbox_find_blocking(job->actor, job->target, imap_deadline_us(), &job->error);
     if (target != NULL)
-        job->result = ph_mailbox_copy_blocking(
-            job->actor, job->key, job->uids, target->key, job->moves, imap_deadline_us(), &job->error);
+        job->result = ph_mailbox_copy_blocking(job->actor, job->key, job->uids, target->key,
+            job->moves, imap_deadline_us(), &job->error);
 }
 
 static void
@@ -140,7 +142,8 @@ copy_done(PhTask *task, void *data)
     }
     g_autofree char *source = ph_uid_set_format(job->result->source);
     g_autofree char *target = ph_uid_set_format(job->result->target);
-    g_autofree char *code = g_strdup_printf("COPYUID %u %s %s", job->result->uid_validity, source, target);
+    g_autofree char *code =
+        g_strdup_printf("COPYUID %u %s %s", job->result->uid_validity, source, target);
     if (!job->moves) {
         imap_ok_code(session, code, "Done");
         return;

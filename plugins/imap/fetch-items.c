@@ -40,21 +40,21 @@ static const struct {
     ImapFetchKind kind;
     unsigned meta;
 } simple_rows[] = {
-    {"FLAGS", IMAP_FETCH_FLAGS, 0},
-    {"UID", IMAP_FETCH_UID, 0},
-    {"INTERNALDATE", IMAP_FETCH_INTERNALDATE, 0},
-    {"RFC822.SIZE", IMAP_FETCH_SIZE, 0},
-    {"ENVELOPE", IMAP_FETCH_ENVELOPE, PH_META_ENVELOPE},
-    {"BODYSTRUCTURE", IMAP_FETCH_BODYSTRUCTURE, PH_META_BODYSTRUCTURE},
+    { "FLAGS", IMAP_FETCH_FLAGS, 0 },
+    { "UID", IMAP_FETCH_UID, 0 },
+    { "INTERNALDATE", IMAP_FETCH_INTERNALDATE, 0 },
+    { "RFC822.SIZE", IMAP_FETCH_SIZE, 0 },
+    { "ENVELOPE", IMAP_FETCH_ENVELOPE, PH_META_ENVELOPE },
+    { "BODYSTRUCTURE", IMAP_FETCH_BODYSTRUCTURE, PH_META_BODYSTRUCTURE },
 };
 
 static const struct {
     const char *name;
     const char *items;
 } macro_rows[] = {
-    {"ALL", "FLAGS INTERNALDATE RFC822.SIZE ENVELOPE"},
-    {"FAST", "FLAGS INTERNALDATE RFC822.SIZE"},
-    {"FULL", "FLAGS INTERNALDATE RFC822.SIZE ENVELOPE BODY"},
+    { "ALL", "FLAGS INTERNALDATE RFC822.SIZE ENVELOPE" },
+    { "FAST", "FLAGS INTERNALDATE RFC822.SIZE" },
+    { "FULL", "FLAGS INTERNALDATE RFC822.SIZE ENVELOPE BODY" },
 };
 
 /* The old names of sections. */
@@ -63,12 +63,12 @@ static const struct {
     PhSectionKind section;
     bool sets_seen;
 } old_rows[] = {
-    {"RFC822.HEADER", PH_SECTION_HEADER, false},
-    {"RFC822.TEXT", PH_SECTION_TEXT, true},
-    {"RFC822", PH_SECTION_WHOLE, true},
+    { "RFC822.HEADER", PH_SECTION_HEADER, false },
+    { "RFC822.TEXT", PH_SECTION_TEXT, true },
+    { "RFC822", PH_SECTION_WHOLE, true },
 };
 
-/* -- sections -------------------------------------------------------------------------------------------------------- */
+/* -- sections ---------------------------------------------------------------------------------- */
 
 static bool
 parse_fields(ImapParser *parser, ImapFetchItem *item, GString *label)
@@ -87,7 +87,7 @@ parse_fields(ImapParser *parser, ImapFetchItem *item, GString *label)
             return false;
         if (names->len > 1)
             g_string_append_c(label, ' ');
-        ImapParser rest = {.at = name, .end = name + length};
+        ImapParser rest = { .at = name, .end = name + length };
         g_autofree char *atom = imap_parse_atom(&rest);
         if (atom != NULL && imap_parse_end(&rest))
             g_string_append(label, name);
@@ -122,7 +122,9 @@ parse_section_text(ImapParser *parser, ImapFetchItem *item, GString *label)
         const char *name;
         PhSectionKind section;
     } rows[] = {
-        {"HEADER", PH_SECTION_HEADER}, {"TEXT", PH_SECTION_TEXT}, {"MIME", PH_SECTION_MIME},
+        { "HEADER", PH_SECTION_HEADER },
+        { "TEXT", PH_SECTION_TEXT },
+        { "MIME", PH_SECTION_MIME },
     };
     for (size_t i = 0; i < G_N_ELEMENTS(rows); i++)
         if (imap_parse_word(parser, rows[i].name)) {
@@ -139,7 +141,8 @@ parse_section(ImapParser *parser, ImapFetchItem *item, GString *label)
     bool dot = false;
     while (parser->at < parser->end && g_ascii_isdigit(*parser->at)) {
         uint32_t number;
-        if (item->path_length == IMAP_SECTION_DEPTH_MAX || !imap_parse_number(parser, &number) || number == 0)
+        if (item->path_length == IMAP_SECTION_DEPTH_MAX || !imap_parse_number(parser, &number) ||
+            number == 0)
             return false;
         g_string_append_printf(label, "%s%u", dot ? "." : "", number);
         item->path[item->path_length++] = number;
@@ -165,7 +168,8 @@ parse_partial(ImapParser *parser, ImapFetchItem *item, GString *label)
         return true;
     item->is_partial = true;
     if (!imap_parse_number(parser, &item->first) || !imap_parse_char(parser, '.') ||
-        !imap_parse_number(parser, &item->count) || item->count == 0 || !imap_parse_char(parser, '>'))
+        !imap_parse_number(parser, &item->count) || item->count == 0 ||
+        !imap_parse_char(parser, '>'))
         return false;
     g_string_append_printf(label, "<%u>", item->first);
     return true;
@@ -177,7 +181,8 @@ parse_body_section(ImapFetchItems *items, ImapParser *parser)
 {
     g_autoptr(GString) label = g_string_new("BODY[");
     ImapFetchItem *item = add_item(items, IMAP_FETCH_SECTION, NULL);
-    if (!imap_parse_char(parser, '[') || !parse_section(parser, item, label) || !imap_parse_char(parser, ']'))
+    if (!imap_parse_char(parser, '[') || !parse_section(parser, item, label) ||
+        !imap_parse_char(parser, ']'))
         return false;
     g_string_append_c(label, ']');
     if (!parse_partial(parser, item, label))
@@ -189,7 +194,7 @@ parse_body_section(ImapFetchItems *items, ImapParser *parser)
     return true;
 }
 
-/* -- items ------------------------------------------------------------------------------------------------------------ */
+/* -- items ------------------------------------------------------------------------------------- */
 
 static bool
 parse_item(ImapFetchItems *items, ImapParser *parser)
@@ -237,7 +242,7 @@ parse_all(ImapFetchItems *items, ImapParser *parser)
         return parse_list(items, parser) && imap_parse_char(parser, ')');
     for (size_t i = 0; i < G_N_ELEMENTS(macro_rows); i++)
         if (imap_parse_word(parser, macro_rows[i].name)) {
-            ImapParser macro = {.at = macro_rows[i].items};
+            ImapParser macro = { .at = macro_rows[i].items };
             macro.end = macro.at + strlen(macro.at);
             return parse_list(items, &macro);
         }

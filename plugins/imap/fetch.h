@@ -28,7 +28,7 @@ typedef struct ImapFetchItem {
     PhSectionKind section;
     uint32_t path[IMAP_SECTION_DEPTH_MAX];
     size_t path_length;
-    char **fields;  /* HEADER.FIELDS; null: the whole section */
+    char **fields;   /* HEADER.FIELDS; null: the whole section */
     bool not_fields; /* HEADER.FIELDS.NOT */
     bool is_partial;
     uint32_t first;
@@ -38,7 +38,7 @@ typedef struct ImapFetchItem {
 typedef struct ImapFetchItems {
     GPtrArray *items; /* ImapFetchItem, in the order of the answer */
     bool sets_seen;
-    unsigned meta;    /* PH_META_* that are needed */
+    unsigned meta; /* PH_META_* that are needed */
 } ImapFetchItems;
 
 /* Null: malformed. With `is_uid`, UID is among the items. */

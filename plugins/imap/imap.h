@@ -73,9 +73,10 @@ typedef struct ImapVerb {
 } ImapVerb;
 
 enum {
-    VERB_UID = 1 << 0,          /* also as "UID name" */
-    VERB_KEEPS_SEQUENCE = 1 << 1, /* no EXPUNGE may be told in its course (RFC 3501 7.4.1), except after UID */
-    VERB_WRITES = 1 << 2,       /* refused in a mailbox that was EXAMINEd */
+    VERB_UID = 1 << 0, /* also as "UID name" */
+    VERB_KEEPS_SEQUENCE =
+        1 << 1, /* no EXPUNGE may be told in its course (RFC 3501 7.4.1), except after UID */
+    VERB_WRITES = 1 << 2, /* refused in a mailbox that was EXAMINEd */
 };
 
 /* The command under way; null between commands. */
@@ -101,18 +102,19 @@ struct ImapSession {
     PhSession base;
     ImapState state;
     ImapInput input;
-    GString *buffer;      /* the command as it comes in, literals included */
+    GString *buffer; /* the command as it comes in, literals included */
     uint64_t literal_left;
-    bool is_refused;      /* the command under way holds a literal that is too large: the rest of it is only read */
+    bool
+        is_refused; /* the command under way holds a literal that is too large: the rest of it is only read */
     unsigned bad;
-    bool is_leaving;      /* a farewell came while a job was under way */
+    bool is_leaving; /* a farewell came while a job was under way */
     ImapCommand *command;
     PhIdentity *identity;
     PhSasl *sasl;
     ImapSelected *selected;
-    PhSpool *spool;       /* of an APPEND */
+    PhSpool *spool; /* of an APPEND */
     GError *spool_error;
-    PhTimer delay;        /* before `delayed` is sent, or of IDLE */
+    PhTimer delay; /* before `delayed` is sent, or of IDLE */
     char *delayed;
     struct FetchJob *fetch; /* waits for the client to read what it has */
 };
@@ -129,7 +131,7 @@ extern const PhSessionClass imap_session_class;
 extern const ImapVerb imap_verbs[];
 ImapCounters *imap_counters(const ImapSession *session);
 
-/* -- session.c -------------------------------------------------------------------------------------------------- */
+/* -- session.c --------------------------------------------------------------------------------- */
 
 PH_ON_REACTOR void imap_session_set_state(ImapSession *session, ImapState state);
 PH_ON_REACTOR void imap_session_show_activity(ImapSession *session);
@@ -143,7 +145,7 @@ int64_t imap_deadline_us(void);
 int64_t imap_actor(const ImapSession *session);
 PH_ON_REACTOR void imap_session_deselect(ImapSession *session);
 
-/* -- verbs.c ---------------------------------------------------------------------------------------------------- */
+/* -- verbs.c ----------------------------------------------------------------------------------- */
 
 /* The capabilities as they are now, divided by spaces. Free it. */
 PH_ON_REACTOR char *imap_capabilities(const ImapSession *session);
@@ -152,10 +154,11 @@ PH_ON_REACTOR void imap_dispatch(ImapSession *session);
 /* How many bytes a command may have now. */
 size_t imap_command_limit(const ImapSession *session);
 
-/* -- write.c ---------------------------------------------------------------------------------------------------- */
+/* -- write.c ----------------------------------------------------------------------------------- */
 
 PH_ON_REACTOR void imap_untagged(ImapSession *session, const char *format, ...) PH_PRINTF(2, 3);
-/* Each ends the command: tells what changed in the mailbox, writes the tagged line, and goes on with the input. */
+/* Each ends the command: tells what changed in the mailbox, writes the tagged line, and goes on
+ * with the input. */
 PH_ON_REACTOR void imap_ok(ImapSession *session, const char *text);
 PH_ON_REACTOR void imap_ok_code(ImapSession *session, const char *code, const char *text);
 PH_ON_REACTOR void imap_no(ImapSession *session, const char *code, const char *text);
@@ -163,14 +166,15 @@ PH_ON_REACTOR void imap_bad(ImapSession *session, const char *text);
 PH_ON_REACTOR void imap_no_error(ImapSession *session, const GError *error);
 /* The same for a missing target of APPEND, COPY, MOVE: [TRYCREATE]. */
 PH_ON_REACTOR void imap_no_target(ImapSession *session, const GError *error);
-PH_ON_REACTOR void imap_no_later(ImapSession *session, const char *code, const char *text, int64_t delay_ms);
+PH_ON_REACTOR void imap_no_later(
+    ImapSession *session, const char *code, const char *text, int64_t delay_ms);
 /* A mailbox name as it goes over the wire: modified UTF-7, quoted where needed. */
 void imap_append_mailbox(GString *out, const char *name);
 /* "(\Seen $Forwarded)". `recent`: with \Recent. */
 void imap_append_flags(GString *out, const PhView *view, const PhViewRow *row, bool recent);
 void imap_append_keyword_names(GString *out, const PhView *view);
 
-/* -- parse.c: each returns false without moving when the grammar is not met --------------------------------------- */
+/* -- parse.c: each returns false without moving when the grammar is not met -------------------- */
 
 bool imap_parse_char(ImapParser *parser, char wanted);
 bool imap_parse_space(ImapParser *parser);
@@ -183,41 +187,45 @@ char *imap_parse_astring(ImapParser *parser, size_t *length_out);
 char *imap_parse_string(ImapParser *parser, size_t *length_out);
 /* As astring, with "%" and "*" allowed in atoms. */
 char *imap_parse_list_mailbox(ImapParser *parser);
-/* An astring that is a mailbox name, from modified UTF-7 to UTF-8; null also when it is malformed. */
+/* An astring that is a mailbox name, from modified UTF-7 to UTF-8; null also when it is
+ * malformed. */
 char *imap_parse_mailbox(ImapParser *parser);
 bool imap_parse_number(ImapParser *parser, uint32_t *number_out);
 /* A sequence set; "*" is this, which no message can have. At most 20,000 ranges. */
 enum { IMAP_SET_STAR = 0 };
 GArray *imap_parse_set(ImapParser *parser);
-/* "(\Seen foo)" or, without parentheses, flags divided by spaces. \Recent is passed over. Null: malformed. `keywords_out`
- * gets a null-terminated array. */
-bool imap_parse_flags(ImapParser *parser, bool parentheses, uint32_t *flags_out, char ***keywords_out);
+/* "(\Seen foo)" or, without parentheses, flags divided by spaces. \Recent is passed over. Null:
+ * malformed. `keywords_out` gets a null-terminated array. */
+bool imap_parse_flags(
+    ImapParser *parser, bool parentheses, uint32_t *flags_out, char ***keywords_out);
 /* "17-Jul-1996 02:44:25 -0700" in quotes. */
 bool imap_parse_date_time(ImapParser *parser, int64_t *time_us_out);
 /* "1-Feb-1994", quoted or not, as days since 1970. */
 bool imap_parse_date(ImapParser *parser, int64_t *day_out);
 /* Does a line (its end included) end with "{n}" or "{n+}"? */
-bool imap_line_ends_with_literal(const char *line, size_t length, uint64_t *size_out, bool *synchronising_out);
+bool imap_line_ends_with_literal(
+    const char *line, size_t length, uint64_t *size_out, bool *synchronising_out);
 /* Is what comes behind this buffer, which ends with a literal's head, the message of an APPEND? */
 bool imap_is_append_message(const char *buffer, size_t length);
 
-/* -- utf7.c, match.c --------------------------------------------------------------------------------------------- */
+/* -- utf7.c, match.c --------------------------------------------------------------------------- */
 
 /* Null when malformed. */
 char *imap_utf7_decode(const char *text, size_t length);
 void imap_utf7_encode(GString *out, const char *utf8);
 bool imap_list_match(const char *pattern, const char *name);
 
-/* -- sets ----------------------------------------------------------------------------------------------------------- */
+/* -- sets -------------------------------------------------------------------------------------- */
 
-/* The UIDs of the told version that a set names, by sequence number or UID. Null with false: a sequence number that
- * does not exist (BAD). */
-PH_ON_REACTOR bool imap_resolve_set(const ImapSession *session, const GArray *set, bool is_uid, PhUidSet **uids_out);
+/* The UIDs of the told version that a set names, by sequence number or UID. Null with false: a
+ * sequence number that does not exist (BAD). */
+PH_ON_REACTOR bool imap_resolve_set(
+    const ImapSession *session, const GArray *set, bool is_uid, PhUidSet **uids_out);
 
-/* -- sync.c ----------------------------------------------------------------------------------------------------------- */
+/* -- sync.c ------------------------------------------------------------------------------------ */
 
-/* Tells what changed and moves to the latest version. Without `may_expunge` nothing is told while messages are gone.
- * `silent` (may be null): UIDs whose flags the client knows already. */
+/* Tells what changed and moves to the latest version. Without `may_expunge` nothing is told while
+ * messages are gone. `silent` (may be null): UIDs whose flags the client knows already. */
 PH_ON_REACTOR void imap_sync(ImapSession *session, bool may_expunge, const PhUidSet *silent);
 /* True when a mailbox is selected and somebody deleted it. */
 bool imap_selected_is_gone(const ImapSession *session);
@@ -226,14 +234,15 @@ PH_ON_REACTOR void imap_leave_gone(ImapSession *session);
 PH_ON_REACTOR void imap_tell_flags(ImapSession *session, const PhUidSet *uids, bool with_uid);
 PH_ON_REACTOR void imap_tell_flag_names(ImapSession *session);
 
-/* -- commands ------------------------------------------------------------------------------------------------------------ */
+/* -- commands ---------------------------------------------------------------------------------- */
 
 typedef void ImapHandler(ImapSession *session, ImapParser *arguments);
-PH_ON_REACTOR ImapHandler imap_cmd_capability, imap_cmd_noop, imap_cmd_logout, imap_cmd_id, imap_cmd_starttls,
-    imap_cmd_login, imap_cmd_authenticate, imap_cmd_namespace, imap_cmd_list, imap_cmd_lsub, imap_cmd_subscribe,
-    imap_cmd_unsubscribe, imap_cmd_create, imap_cmd_delete, imap_cmd_rename, imap_cmd_status, imap_cmd_select,
-    imap_cmd_examine, imap_cmd_close, imap_cmd_unselect, imap_cmd_check, imap_cmd_expunge, imap_cmd_fetch,
-    imap_cmd_store, imap_cmd_copy, imap_cmd_move, imap_cmd_search, imap_cmd_append, imap_cmd_idle;
+PH_ON_REACTOR ImapHandler imap_cmd_capability, imap_cmd_noop, imap_cmd_logout, imap_cmd_id,
+    imap_cmd_starttls, imap_cmd_login, imap_cmd_authenticate, imap_cmd_namespace, imap_cmd_list,
+    imap_cmd_lsub, imap_cmd_subscribe, imap_cmd_unsubscribe, imap_cmd_create, imap_cmd_delete,
+    imap_cmd_rename, imap_cmd_status, imap_cmd_select, imap_cmd_examine, imap_cmd_close,
+    imap_cmd_unselect, imap_cmd_check, imap_cmd_expunge, imap_cmd_fetch, imap_cmd_store,
+    imap_cmd_copy, imap_cmd_move, imap_cmd_search, imap_cmd_append, imap_cmd_idle;
 PH_ON_REACTOR void imap_auth_response(ImapSession *session, const char *line);
 PH_ON_REACTOR void imap_idle_line(ImapSession *session, const char *line);
 PH_ON_REACTOR void imap_idle_changed(ImapSession *session);

@@ -1,9 +1,9 @@
 /* match.c - LIST patterns: "*" is anything, "%" anything but "/" (RFC 3501 6.3.8)
  *
- * The pattern is walked once, with the set of all places in the name where its beginning can end. So the cost is pattern
- * times name whatever is in them: going back to try again would cost the cube of it for patterns made to be slow. A pattern
- * with more letters than the name is answered at once, and a run of wildcards is one, so the pattern's length is bounded by
- * the name's.
+ * The pattern is walked once, with the set of all places in the name where its beginning can end.
+ * So the cost is pattern times name whatever is in them: going back to try again would cost the
+ * cube of it for patterns made to be slow. A pattern with more letters than the name is answered at
+ * once, and a run of wildcards is one, so the pattern's length is bounded by the name's.
  */
 #include "imap.h"
 

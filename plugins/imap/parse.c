@@ -1,6 +1,7 @@
 /* parse.c - the words of commands (RFC 3501 section 9)
  *
- * A command is one buffer, its literals included: "{5}" CR LF and then five bytes. Every function looks at [at, end) only.
+ * A command is one buffer, its literals included: "{5}" CR LF and then five bytes. Every function
+ * looks at [at, end) only.
  */
 #include "imap.h"
 
@@ -17,7 +18,8 @@ is_atom_char(unsigned char byte)
     return byte > ' ' && byte < 0x7f && strchr("(){%*\"\\]", byte) == NULL;
 }
 
-/* ASTRING-CHAR: ATOM-CHAR / resp-specials. Bytes over 127 are against the grammar, and sent for mailbox names. */
+/* ASTRING-CHAR: ATOM-CHAR / resp-specials. Bytes over 127 are against the grammar, and sent for
+ * mailbox names. */
 static bool
 is_astring_char(unsigned char byte)
 {
@@ -109,8 +111,8 @@ parse_literal(ImapParser *parser, size_t *length_out)
     const char *line_end = memchr(parser->at, '\n', (size_t)(parser->end - parser->at));
     uint64_t size;
     bool synchronising;
-    if (line_end == NULL || !imap_line_ends_with_literal(
-                                parser->at, (size_t)(line_end - parser->at) + 1, &size, &synchronising))
+    if (line_end == NULL || !imap_line_ends_with_literal(parser->at,
+                                (size_t)(line_end - parser->at) + 1, &size, &synchronising))
         return NULL;
     const char *bytes = line_end + 1;
     if (size > (uint64_t)(parser->end - bytes) || memchr(bytes, '\0', (size_t)size) != NULL)
@@ -210,18 +212,15 @@ imap_parse_set(ImapParser *parser)
     return NULL;
 }
 
-/* -- flags ------------------------------------------------------------------------------------------------------- */
+/* -- flags ------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;
     uint32_t flag;
 } flag_rows[] = {
-    {"Seen", PH_FLAG_SEEN},
-    {"Answered", PH_FLAG_ANSWERED},
-    {"Flagged", PH_FLAG_FLAGGED},
-    {"Deleted", PH_FLAG_DELETED},
-    {"Draft", PH_FLAG_DRAFT},
-    {"Recent", 0}, /* clients copy it from FETCH; it cannot be set */
+    { "Seen", PH_FLAG_SEEN }, { "Answered", PH_FLAG_ANSWERED }, { "Flagged", PH_FLAG_FLAGGED },
+    { "Deleted", PH_FLAG_DELETED }, { "Draft", PH_FLAG_DRAFT },
+    { "Recent", 0 }, /* clients copy it from FETCH; it cannot be set */
 };
 
 static bool
@@ -268,7 +267,7 @@ imap_parse_flags(ImapParser *parser, bool parentheses, uint32_t *flags_out, char
     return true;
 }
 
-/* -- dates -------------------------------------------------------------------------------------------------------- */
+/* -- dates ------------------------------------------------------------------------------------- */
 
 static const char months[] = "janfebmaraprmayjunjulaugsepoctnovdec";
 
@@ -336,10 +335,10 @@ imap_parse_date_time(ImapParser *parser, int64_t *time_us_out)
     if (!imap_parse_char(parser, '"'))
         return false;
     imap_parse_space(parser); /* date-day-fixed: " 1-Feb-1994" */
-    if (!parse_day(parser, &date) || !imap_parse_space(parser) || !parse_digits(parser, 2, 2, &hour) ||
-        !imap_parse_char(parser, ':') || !parse_digits(parser, 2, 2, &minute) ||
-        !imap_parse_char(parser, ':') || !parse_digits(parser, 2, 2, &second) ||
-        !imap_parse_space(parser))
+    if (!parse_day(parser, &date) || !imap_parse_space(parser) ||
+        !parse_digits(parser, 2, 2, &hour) || !imap_parse_char(parser, ':') ||
+        !parse_digits(parser, 2, 2, &minute) || !imap_parse_char(parser, ':') ||
+        !parse_digits(parser, 2, 2, &second) || !imap_parse_space(parser))
         return false;
     bool east = imap_parse_char(parser, '+');
     if ((!east && !imap_parse_char(parser, '-')) || !parse_digits(parser, 4, 4, &zone) ||
@@ -347,15 +346,17 @@ imap_parse_date_time(ImapParser *parser, int64_t *time_us_out)
         return false;
     int64_t days = (int64_t)g_date_get_julian(&date) - JULIAN_1970;
     int64_t offset_s = (int64_t)(zone / 100) * 3600 + (int64_t)(zone % 100) * 60;
-    int64_t seconds = days * 86400 + hour * 3600 + minute * 60 + second - (east ? offset_s : -offset_s);
+    int64_t seconds =
+        days * 86400 + hour * 3600 + minute * 60 + second - (east ? offset_s : -offset_s);
     *time_us_out = seconds * G_USEC_PER_SEC;
     return true;
 }
 
-/* -- literals ------------------------------------------------------------------------------------------------------- */
+/* -- literals ---------------------------------------------------------------------------------- */
 
 bool
-imap_line_ends_with_literal(const char *line, size_t length, uint64_t *size_out, bool *synchronising_out)
+imap_line_ends_with_literal(
+    const char *line, size_t length, uint64_t *size_out, bool *synchronising_out)
 {
     enum { DIGITS_MAX = 10 };
     if (length > 0 && line[length - 1] == '\n')
@@ -380,7 +381,7 @@ imap_line_ends_with_literal(const char *line, size_t length, uint64_t *size_out,
 bool
 imap_is_append_message(const char *buffer, size_t length)
 {
-    ImapParser parser = {.at = buffer, .end = buffer + length};
+    ImapParser parser = { .at = buffer, .end = buffer + length };
     g_autofree char *tag = imap_parse_atom(&parser);
     if (tag == NULL || !imap_parse_space(&parser) || !imap_parse_word(&parser, "APPEND") ||
         !imap_parse_space(&parser))

@@ -2,9 +2,9 @@
 #include "imap.h"
 
 static const PhServiceRow services[] = {
-    {"imap", 143, PH_TLS_START, &imap_session_class, NULL, "imap"},
-    {"imaps", 993, PH_TLS_IMPLICIT, &imap_session_class, NULL, "imap"},
-    {0},
+    { "imap", 143, PH_TLS_START, &imap_session_class, NULL, "imap" },
+    { "imaps", 993, PH_TLS_IMPLICIT, &imap_session_class, NULL, "imap" },
+    { 0 },
 };
 
 ImapCounters *
@@ -18,10 +18,13 @@ start(void **state_out, GError **error)
 {
     (void)error;
     ImapCounters *counters = g_new0(ImapCounters, 1);
-    counters->sessions = (PhMetric){"imap_sessions_total", "Sessions opened.", PH_METRIC_COUNTER, 0};
-    counters->commands = (PhMetric){"imap_commands_total", "Commands run.", PH_METRIC_COUNTER, 0};
-    counters->fetched = (PhMetric){"imap_messages_fetched_total", "Messages told of by FETCH.", PH_METRIC_COUNTER, 0};
-    counters->appended = (PhMetric){"imap_messages_appended_total", "Messages taken by APPEND.", PH_METRIC_COUNTER, 0};
+    counters->sessions =
+        (PhMetric){ "imap_sessions_total", "Sessions opened.", PH_METRIC_COUNTER, 0 };
+    counters->commands = (PhMetric){ "imap_commands_total", "Commands run.", PH_METRIC_COUNTER, 0 };
+    counters->fetched = (PhMetric){ "imap_messages_fetched_total", "Messages told of by FETCH.",
+        PH_METRIC_COUNTER, 0 };
+    counters->appended = (PhMetric){ "imap_messages_appended_total", "Messages taken by APPEND.",
+        PH_METRIC_COUNTER, 0 };
     ph_metrics_register(&counters->sessions);
     *state_out = counters;
     return true;

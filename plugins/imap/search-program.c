@@ -1,7 +1,7 @@
 /* search-program.c - parsing and evaluating SEARCH (RFC 3501 6.4.4)
  *
- * Evaluation is three-valued, so that everything that can be decided from the row in memory is, and only messages that
- * hang on more are loaded.
+ * Evaluation is three-valued, so that everything that can be decided from the row in memory is, and
+ * only messages that hang on more are loaded.
  */
 #include "search.h"
 
@@ -51,9 +51,16 @@ imap_search_fold(const char *utf8)
     return g_utf8_casefold(normal != NULL ? normal : "", -1);
 }
 
-/* -- the rows of keys ------------------------------------------------------------------------------------------------- */
+/* -- the rows of keys -------------------------------------------------------------------------- */
 
-typedef enum Argument { ARGUMENT_NONE, ARGUMENT_TEXT, ARGUMENT_ATOM, ARGUMENT_DATE, ARGUMENT_NUMBER, ARGUMENT_HEADER } Argument;
+typedef enum Argument {
+    ARGUMENT_NONE,
+    ARGUMENT_TEXT,
+    ARGUMENT_ATOM,
+    ARGUMENT_DATE,
+    ARGUMENT_NUMBER,
+    ARGUMENT_HEADER
+} Argument;
 
 static const struct {
     const char *name;
@@ -63,37 +70,37 @@ static const struct {
     uint32_t flag;
     const char *header;
 } key_rows[] = {
-    {"ALL", IMAP_KEY_AND, false, ARGUMENT_NONE, 0, NULL},
-    {"ANSWERED", IMAP_KEY_FLAG, false, ARGUMENT_NONE, PH_FLAG_ANSWERED, NULL},
-    {"BCC", IMAP_KEY_HEADER, false, ARGUMENT_TEXT, 0, "bcc"},
-    {"BEFORE", IMAP_KEY_BEFORE, false, ARGUMENT_DATE, 0, NULL},
-    {"BODY", IMAP_KEY_BODY, false, ARGUMENT_TEXT, 0, NULL},
-    {"CC", IMAP_KEY_HEADER, false, ARGUMENT_TEXT, 0, "cc"},
-    {"DELETED", IMAP_KEY_FLAG, false, ARGUMENT_NONE, PH_FLAG_DELETED, NULL},
-    {"DRAFT", IMAP_KEY_FLAG, false, ARGUMENT_NONE, PH_FLAG_DRAFT, NULL},
-    {"FLAGGED", IMAP_KEY_FLAG, false, ARGUMENT_NONE, PH_FLAG_FLAGGED, NULL},
-    {"FROM", IMAP_KEY_HEADER, false, ARGUMENT_TEXT, 0, "from"},
-    {"HEADER", IMAP_KEY_HEADER, false, ARGUMENT_HEADER, 0, NULL},
-    {"KEYWORD", IMAP_KEY_KEYWORD, false, ARGUMENT_ATOM, 0, NULL},
-    {"LARGER", IMAP_KEY_LARGER, false, ARGUMENT_NUMBER, 0, NULL},
-    {"OLD", IMAP_KEY_RECENT, true, ARGUMENT_NONE, 0, NULL},
-    {"ON", IMAP_KEY_ON, false, ARGUMENT_DATE, 0, NULL},
-    {"RECENT", IMAP_KEY_RECENT, false, ARGUMENT_NONE, 0, NULL},
-    {"SEEN", IMAP_KEY_FLAG, false, ARGUMENT_NONE, PH_FLAG_SEEN, NULL},
-    {"SENTBEFORE", IMAP_KEY_SENT_BEFORE, false, ARGUMENT_DATE, 0, NULL},
-    {"SENTON", IMAP_KEY_SENT_ON, false, ARGUMENT_DATE, 0, NULL},
-    {"SENTSINCE", IMAP_KEY_SENT_SINCE, false, ARGUMENT_DATE, 0, NULL},
-    {"SINCE", IMAP_KEY_SINCE, false, ARGUMENT_DATE, 0, NULL},
-    {"SMALLER", IMAP_KEY_SMALLER, false, ARGUMENT_NUMBER, 0, NULL},
-    {"SUBJECT", IMAP_KEY_HEADER, false, ARGUMENT_TEXT, 0, "subject"},
-    {"TEXT", IMAP_KEY_TEXT, false, ARGUMENT_TEXT, 0, NULL},
-    {"TO", IMAP_KEY_HEADER, false, ARGUMENT_TEXT, 0, "to"},
-    {"UNANSWERED", IMAP_KEY_FLAG, true, ARGUMENT_NONE, PH_FLAG_ANSWERED, NULL},
-    {"UNDELETED", IMAP_KEY_FLAG, true, ARGUMENT_NONE, PH_FLAG_DELETED, NULL},
-    {"UNDRAFT", IMAP_KEY_FLAG, true, ARGUMENT_NONE, PH_FLAG_DRAFT, NULL},
-    {"UNFLAGGED", IMAP_KEY_FLAG, true, ARGUMENT_NONE, PH_FLAG_FLAGGED, NULL},
-    {"UNKEYWORD", IMAP_KEY_KEYWORD, true, ARGUMENT_ATOM, 0, NULL},
-    {"UNSEEN", IMAP_KEY_FLAG, true, ARGUMENT_NONE, PH_FLAG_SEEN, NULL},
+    { "ALL", IMAP_KEY_AND, false, ARGUMENT_NONE, 0, NULL },
+    { "ANSWERED", IMAP_KEY_FLAG, false, ARGUMENT_NONE, PH_FLAG_ANSWERED, NULL },
+    { "BCC", IMAP_KEY_HEADER, false, ARGUMENT_TEXT, 0, "bcc" },
+    { "BEFORE", IMAP_KEY_BEFORE, false, ARGUMENT_DATE, 0, NULL },
+    { "BODY", IMAP_KEY_BODY, false, ARGUMENT_TEXT, 0, NULL },
+    { "CC", IMAP_KEY_HEADER, false, ARGUMENT_TEXT, 0, "cc" },
+    { "DELETED", IMAP_KEY_FLAG, false, ARGUMENT_NONE, PH_FLAG_DELETED, NULL },
+    { "DRAFT", IMAP_KEY_FLAG, false, ARGUMENT_NONE, PH_FLAG_DRAFT, NULL },
+    { "FLAGGED", IMAP_KEY_FLAG, false, ARGUMENT_NONE, PH_FLAG_FLAGGED, NULL },
+    { "FROM", IMAP_KEY_HEADER, false, ARGUMENT_TEXT, 0, "from" },
+    { "HEADER", IMAP_KEY_HEADER, false, ARGUMENT_HEADER, 0, NULL },
+    { "KEYWORD", IMAP_KEY_KEYWORD, false, ARGUMENT_ATOM, 0, NULL },
+    { "LARGER", IMAP_KEY_LARGER, false, ARGUMENT_NUMBER, 0, NULL },
+    { "OLD", IMAP_KEY_RECENT, true, ARGUMENT_NONE, 0, NULL },
+    { "ON", IMAP_KEY_ON, false, ARGUMENT_DATE, 0, NULL },
+    { "RECENT", IMAP_KEY_RECENT, false, ARGUMENT_NONE, 0, NULL },
+    { "SEEN", IMAP_KEY_FLAG, false, ARGUMENT_NONE, PH_FLAG_SEEN, NULL },
+    { "SENTBEFORE", IMAP_KEY_SENT_BEFORE, false, ARGUMENT_DATE, 0, NULL },
+    { "SENTON", IMAP_KEY_SENT_ON, false, ARGUMENT_DATE, 0, NULL },
+    { "SENTSINCE", IMAP_KEY_SENT_SINCE, false, ARGUMENT_DATE, 0, NULL },
+    { "SINCE", IMAP_KEY_SINCE, false, ARGUMENT_DATE, 0, NULL },
+    { "SMALLER", IMAP_KEY_SMALLER, false, ARGUMENT_NUMBER, 0, NULL },
+    { "SUBJECT", IMAP_KEY_HEADER, false, ARGUMENT_TEXT, 0, "subject" },
+    { "TEXT", IMAP_KEY_TEXT, false, ARGUMENT_TEXT, 0, NULL },
+    { "TO", IMAP_KEY_HEADER, false, ARGUMENT_TEXT, 0, "to" },
+    { "UNANSWERED", IMAP_KEY_FLAG, true, ARGUMENT_NONE, PH_FLAG_ANSWERED, NULL },
+    { "UNDELETED", IMAP_KEY_FLAG, true, ARGUMENT_NONE, PH_FLAG_DELETED, NULL },
+    { "UNDRAFT", IMAP_KEY_FLAG, true, ARGUMENT_NONE, PH_FLAG_DRAFT, NULL },
+    { "UNFLAGGED", IMAP_KEY_FLAG, true, ARGUMENT_NONE, PH_FLAG_FLAGGED, NULL },
+    { "UNKEYWORD", IMAP_KEY_KEYWORD, true, ARGUMENT_ATOM, 0, NULL },
+    { "UNSEEN", IMAP_KEY_FLAG, true, ARGUMENT_NONE, PH_FLAG_SEEN, NULL },
 };
 
 static char *
@@ -261,13 +268,15 @@ parse_key(Reader *reader, unsigned depth)
 ImapSearchError
 imap_search_parse(const ImapSession *session, ImapParser *parser, ImapSearchNode **root_out)
 {
-    Reader reader = {.session = session, .parser = parser};
+    Reader reader = { .session = session, .parser = parser };
     if (imap_parse_word(parser, "CHARSET")) {
         size_t length;
-        g_autofree char *charset = imap_parse_space(parser) ? imap_parse_astring(parser, &length) : NULL;
+        g_autofree char *charset =
+            imap_parse_space(parser) ? imap_parse_astring(parser, &length) : NULL;
         if (charset == NULL || !imap_parse_space(parser))
             return IMAP_SEARCH_SYNTAX;
-        if (g_ascii_strcasecmp(charset, "UTF-8") != 0 && g_ascii_strcasecmp(charset, "US-ASCII") != 0)
+        if (g_ascii_strcasecmp(charset, "UTF-8") != 0 &&
+            g_ascii_strcasecmp(charset, "US-ASCII") != 0)
             return IMAP_SEARCH_CHARSET;
     }
     ImapSearchNode *root = parse_keys(&reader, 0);
@@ -279,7 +288,7 @@ imap_search_parse(const ImapSession *session, ImapParser *parser, ImapSearchNode
     return IMAP_SEARCH_OK;
 }
 
-/* -- evaluating ---------------------------------------------------------------------------------------------------------- */
+/* -- evaluating -------------------------------------------------------------------------------- */
 
 static ImapAnswer
 answer(bool yes)
@@ -326,7 +335,8 @@ static bool
 has_keyword(const ImapSearchSubject *subject, const char *name)
 {
     for (unsigned bit = 0; bit < 64; bit++) {
-        const char *known = (subject->row->keywords >> bit & 1) != 0 ? ph_view_keyword(subject->view, bit) : NULL;
+        const char *known =
+            (subject->row->keywords >> bit & 1) != 0 ? ph_view_keyword(subject->view, bit) : NULL;
         if (known != NULL && g_ascii_strcasecmp(known, name) == 0)
             return true;
     }
@@ -358,7 +368,8 @@ header_holds(const char *headers, const char *name, const char *text)
     for (const char *line = headers; *line != '\0';) {
         const char *end = strchr(line, '\n');
         if (strncmp(line, name, name_length) == 0 && line[name_length] == ':') {
-            g_autofree char *value = g_strndup(line + name_length + 1, (size_t)(end - line) - name_length - 1);
+            g_autofree char *value =
+                g_strndup(line + name_length + 1, (size_t)(end - line) - name_length - 1);
             if (strstr(value, text) != NULL)
                 return true;
         }
@@ -403,10 +414,12 @@ imap_search_evaluate(const ImapSearchNode *node, const ImapSearchSubject *subjec
     case IMAP_KEY_SMALLER:
         return answer(row->size_bytes < node->number);
     case IMAP_KEY_HEADER:
-        return subject->headers == NULL ? IMAP_UNKNOWN
-                                        : answer(header_holds(subject->headers, node->name, node->text));
+        return subject->headers == NULL
+                   ? IMAP_UNKNOWN
+                   : answer(header_holds(subject->headers, node->name, node->text));
     case IMAP_KEY_BODY:
-        return subject->body == NULL ? IMAP_UNKNOWN : answer(strstr(subject->body, node->text) != NULL);
+        return subject->body == NULL ? IMAP_UNKNOWN
+                                     : answer(strstr(subject->body, node->text) != NULL);
     case IMAP_KEY_TEXT:
         if (subject->headers != NULL && strstr(subject->headers, node->text) != NULL)
             return IMAP_YES;

@@ -14,8 +14,8 @@ typedef enum ImapKey {
     IMAP_KEY_FLAG,    /* `flag` is set */
     IMAP_KEY_KEYWORD, /* `text` */
     IMAP_KEY_RECENT,
-    IMAP_KEY_SET,     /* `uids` */
-    IMAP_KEY_BEFORE,  /* internal date, by day */
+    IMAP_KEY_SET,    /* `uids` */
+    IMAP_KEY_BEFORE, /* internal date, by day */
     IMAP_KEY_ON,
     IMAP_KEY_SINCE,
     IMAP_KEY_SENT_BEFORE,
@@ -33,9 +33,9 @@ struct ImapSearchNode {
     ImapKey key;
     GPtrArray *children; /* ImapSearchNode; AND, OR, NOT */
     uint32_t flag;
-    int64_t number;      /* a day since 1970, or a size */
+    int64_t number; /* a day since 1970, or a size */
     char *name;
-    char *text;          /* folded for comparison, except a keyword's */
+    char *text; /* folded for comparison, except a keyword's */
     PhUidSet *uids;
 };
 
@@ -57,8 +57,8 @@ typedef struct ImapSearchSubject {
     const PhViewRow *row;
     uint32_t first_recent;
     const PhMessageMeta *meta; /* null: not loaded */
-    const char *headers;       /* the header as clean, folded lines "name: value\n"; null: not loaded */
-    const char *body;          /* the decoded text of the body, folded; null: not loaded */
+    const char *headers; /* the header as clean, folded lines "name: value\n"; null: not loaded */
+    const char *body;    /* the decoded text of the body, folded; null: not loaded */
 } ImapSearchSubject;
 
 typedef enum ImapAnswer { IMAP_NO, IMAP_YES, IMAP_UNKNOWN } ImapAnswer;

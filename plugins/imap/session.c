@@ -1,7 +1,8 @@
 /* session.c - the life of a session: from bytes to commands
  *
- * A command is collected whole in `buffer`, lines and literals as they came, before anything of it is parsed; only the
- * message of an APPEND goes to a spool instead. So no parser ever waits in the middle of something.
+ * A command is collected whole in `buffer`, lines and literals as they came, before anything of it
+ * is parsed; only the message of an APPEND goes to a spool instead. So no parser ever waits in the
+ * middle of something.
  */
 #include "imap.h"
 
@@ -15,19 +16,20 @@ static const struct {
     const char *name;
     unsigned successors;
 } state_rows[] = {
-    [IMAP_STATE_GREETED] = {"not logged in", IN_GREETED | IN_AUTH | 1 << IMAP_STATE_LOGOUT},
-    [IMAP_STATE_AUTHENTICATED] = {"logged in", IN_AUTH | IN_SELECTED | 1 << IMAP_STATE_LOGOUT},
-    [IMAP_STATE_SELECTED] = {"selected", IN_AUTH | IN_SELECTED | 1 << IMAP_STATE_LOGOUT},
-    [IMAP_STATE_LOGOUT] = {"leaving", 0},
+    [IMAP_STATE_GREETED] = { "not logged in", IN_GREETED | IN_AUTH | 1 << IMAP_STATE_LOGOUT },
+    [IMAP_STATE_AUTHENTICATED] = { "logged in", IN_AUTH | IN_SELECTED | 1 << IMAP_STATE_LOGOUT },
+    [IMAP_STATE_SELECTED] = { "selected", IN_AUTH | IN_SELECTED | 1 << IMAP_STATE_LOGOUT },
+    [IMAP_STATE_LOGOUT] = { "leaving", 0 },
 };
 
 void
 imap_session_show_activity(ImapSession *session)
 {
     const char *login = session->identity != NULL ? session->identity->login : "";
-    const char *what = session->selected != NULL ? session->selected->name : state_rows[session->state].name;
-    g_autofree char *activity = g_strdup_printf("%s%s%s%s", login, login[0] != '\0' ? ", " : "", what,
-        session->input == IMAP_INPUT_IDLE ? ", IDLE" : "");
+    const char *what =
+        session->selected != NULL ? session->selected->name : state_rows[session->state].name;
+    g_autofree char *activity = g_strdup_printf("%s%s%s%s", login, login[0] != '\0' ? ", " : "",
+        what, session->input == IMAP_INPUT_IDLE ? ", IDLE" : "");
     ph_session_set_activity(&session->base, activity);
 }
 
@@ -65,7 +67,8 @@ imap_session_pause(ImapSession *session)
 }
 
 void
-imap_session_run(ImapSession *session, PhJob job, PhJobDone done, void *data, GDestroyNotify free_data)
+imap_session_run(
+    ImapSession *session, PhJob job, PhJobDone done, void *data, GDestroyNotify free_data)
 {
     imap_session_pause(session);
     ph_task_run(&session->base.task, PH_LANE_MAIL, job, done, data, free_data);
@@ -86,7 +89,7 @@ imap_session_deselect(ImapSession *session)
         imap_session_set_state(session, IMAP_STATE_AUTHENTICATED);
 }
 
-/* -- input --------------------------------------------------------------------------------------------------------- */
+/* -- input ------------------------------------------------------------------------------------- */
 
 static void
 clear_command(ImapSession *session)
@@ -116,7 +119,8 @@ static void
 refuse_command(ImapSession *session, bool bad, const char *code, const char *text)
 {
     ph_assert_on_reactor();
-    ImapParser parser = {.at = session->buffer->str, .end = session->buffer->str + session->buffer->len};
+    ImapParser parser = { .at = session->buffer->str,
+        .end = session->buffer->str + session->buffer->len };
     g_autofree char *tag = imap_parse_atom(&parser);
     clear_command(session);
     session->command = g_new0(ImapCommand, 1);
@@ -132,7 +136,8 @@ static void
 refuse_long_line(ImapSession *session)
 {
     ph_assert_on_reactor();
-    ph_log(PH_LOG_INFO, "imap.line-too-long", "peer=%s", ph_connection_peer_address(session->base.connection));
+    ph_log(PH_LOG_INFO, "imap.line-too-long", "peer=%s",
+        ph_connection_peer_address(session->base.connection));
     imap_untagged(session, "BYE [TOOBIG] A command line is too long");
     ph_connection_close(session->base.connection);
 }
@@ -144,7 +149,8 @@ begin_literal(ImapSession *session, uint64_t size, bool synchronising)
     bool append = session->spool == NULL && session->state != IMAP_STATE_GREETED &&
                   imap_is_append_message(session->buffer->str, session->buffer->len);
     uint64_t room = append ? (uint64_t)ph_setting_int("server.message.max_bytes")
-                           : imap_command_limit(session) - MIN(imap_command_limit(session), session->buffer->len);
+                           : imap_command_limit(session) -
+                                 MIN(imap_command_limit(session), session->buffer->len);
     session->literal_left = size;
     if (size > room) {
         if (synchronising) {
@@ -167,7 +173,8 @@ begin_literal(ImapSession *session, uint64_t size, bool synchronising)
         ph_connection_puts(session->base.connection, "+ OK\r\n");
 }
 
-/* The rest of a command that is refused for its literal: more literals may be in it, and they are no commands. */
+/* The rest of a command that is refused for its literal: more literals may be in it, and they are
+ * no commands. */
 static void
 take_refused_line(ImapSession *session, const char *line, size_t length)
 {
@@ -234,10 +241,12 @@ take_line(ImapSession *session, const char *line, size_t length)
 size_t
 imap_command_limit(const ImapSession *session)
 {
-    return session->state == IMAP_STATE_GREETED ? IMAP_LINE_BEFORE_LOGIN_BYTES : IMAP_LINE_AFTER_LOGIN_BYTES;
+    return session->state == IMAP_STATE_GREETED ? IMAP_LINE_BEFORE_LOGIN_BYTES
+                                                : IMAP_LINE_AFTER_LOGIN_BYTES;
 }
 
-/* False: more bytes are needed. A long line is gathered here in pieces, so that the connection's buffer stays small. */
+/* False: more bytes are needed. A long line is gathered here in pieces, so that the connection's
+ *        buffer stays small. */
 static bool
 step_line(ImapSession *session, const char *bytes, size_t length)
 {
@@ -282,8 +291,8 @@ static bool
 wants_input(const ImapSession *session)
 {
     ph_assert_on_reactor();
-    return !ph_task_is_busy(&session->base.task) && session->delayed == NULL && session->fetch == NULL &&
-           !ph_connection_is_closing(session->base.connection) &&
+    return !ph_task_is_busy(&session->base.task) && session->delayed == NULL &&
+           session->fetch == NULL && !ph_connection_is_closing(session->base.connection) &&
            !ph_connection_output_is_full(session->base.connection);
 }
 
@@ -300,7 +309,7 @@ step(ImapSession *session)
     return literal ? step_literal(session, bytes, length) : step_line(session, bytes, length);
 }
 
-/* -- callbacks -------------------------------------------------------------------------------------------------------- */
+/* -- callbacks --------------------------------------------------------------------------------- */
 
 static void
 opened(PhSession *base)
@@ -308,7 +317,8 @@ opened(PhSession *base)
     ph_assert_on_reactor();
     ImapSession *session = (ImapSession *)base;
     ph_metric_add(&imap_counters(session)->sessions, 1);
-    ph_connection_set_input_limit(base->connection, IMAP_LINE_AFTER_LOGIN_BYTES + IMAP_INPUT_LIMIT_BYTES);
+    ph_connection_set_input_limit(
+        base->connection, IMAP_LINE_AFTER_LOGIN_BYTES + IMAP_INPUT_LIMIT_BYTES);
     g_autofree char *capabilities = imap_capabilities(session);
     imap_untagged(session, "OK [CAPABILITY %s] Posthouse is ready", capabilities);
     ph_connection_set_timeout_ms(base->connection, IMAP_LOGIN_TIMEOUT_MS);
@@ -360,7 +370,8 @@ farewell(PhSession *base, PhFarewell why)
     session->is_leaving = true;
     if (why == PH_FAREWELL_STOPPING && (ph_task_is_busy(&base->task) || session->fetch != NULL))
         return;
-    imap_untagged(session, why == PH_FAREWELL_CUT ? "BYE Ended by an administrator" : "BYE The service is ending");
+    imap_untagged(session,
+        why == PH_FAREWELL_CUT ? "BYE Ended by an administrator" : "BYE The service is ending");
     ph_connection_close(base->connection);
 }
 

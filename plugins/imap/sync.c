@@ -1,7 +1,8 @@
 /* sync.c - what a session tells of a mailbox that changed
  *
- * The client knows one version of the mailbox. The difference to the latest is told in the order that keeps sequence
- * numbers true: what is gone (from the highest down), how many there are, what changed.
+ * The client knows one version of the mailbox. The difference to the latest is told in the order
+ * that keeps sequence numbers true: what is gone (from the highest down), how many there are, what
+ * changed.
  */
 #include "imap.h"
 
@@ -47,14 +48,16 @@ tell_changed(size_t index, const PhViewRow *row, void *data)
     if (telling->silent != NULL && ph_uid_set_contains(telling->silent, row->uid))
         return;
     g_autoptr(GString) flags = g_string_new(NULL);
-    imap_append_flags(flags, telling->view, row, row->uid >= telling->session->selected->first_recent);
+    imap_append_flags(
+        flags, telling->view, row, row->uid >= telling->session->selected->first_recent);
     imap_untagged(telling->session, "%zu FETCH (UID %u FLAGS %s)", index + 1, row->uid, flags->str);
 }
 
 static size_t
 count_recent(const ImapSelected *selected)
 {
-    return ph_view_count(selected->told) - ph_view_lower_bound(selected->told, selected->first_recent);
+    return ph_view_count(selected->told) -
+           ph_view_lower_bound(selected->told, selected->first_recent);
 }
 
 /* A keyword that this client has not heard of is named before it is used. */
@@ -102,10 +105,10 @@ imap_sync(ImapSession *session, bool may_expunge, const PhUidSet *silent)
         imap_leave_gone(session);
         return;
     }
-    static const PhViewDiff counting = {.expunged = count_expunged, .added = count_added};
-    static const PhViewDiff expunging = {.expunged = tell_expunged};
-    static const PhViewDiff changing = {.changed = tell_changed};
-    Telling telling = {.session = session, .view = latest, .silent = silent};
+    static const PhViewDiff counting = { .expunged = count_expunged, .added = count_added };
+    static const PhViewDiff expunging = { .expunged = tell_expunged };
+    static const PhViewDiff changing = { .changed = tell_changed };
+    Telling telling = { .session = session, .view = latest, .silent = silent };
     ph_view_diff(selected->told, latest, &counting, &telling);
     if (telling.expunged > 0 && !may_expunge)
         return;
@@ -147,7 +150,7 @@ imap_tell_flags(ImapSession *session, const PhUidSet *uids, bool with_uid)
     }
 }
 
-/* -- sets ---------------------------------------------------------------------------------------------------------- */
+/* -- sets -------------------------------------------------------------------------------------- */
 
 /* UIDs of rows [first, last] of the told version: runs become ranges. */
 static void
@@ -175,13 +178,15 @@ imap_resolve_set(const ImapSession *session, const GArray *set, bool is_uid, PhU
     const PhView *view = session->selected->told;
     size_t n = ph_view_count(view);
     uint32_t last_number = star(view, is_uid);
-    /* "1:*,1:*,..." must not visit each row thousands of times: ranges that overlap become one first. */
+    /* "1:*,1:*,..." must not visit each row thousands of times: ranges that overlap become one
+     * first. */
     g_autoptr(PhUidSet) wanted = ph_uid_set_new();
     for (guint i = 0; i < set->len; i++) {
         PhUidRange range = g_array_index(set, PhUidRange, i);
         uint32_t one = range.first == IMAP_SET_STAR ? last_number : range.first;
         uint32_t other = range.last == IMAP_SET_STAR ? last_number : range.last;
-        /* "*" in an empty mailbox names nothing; a number beyond the last is an error (RFC 3501 9, seq-number). */
+        /* "*" in an empty mailbox names nothing; a number beyond the last is an error (RFC 3501 9,
+         * seq-number). */
         if (n == 0 && MIN(one, other) == 0)
             continue;
         if (!is_uid && MAX(one, other) > n)

@@ -1,7 +1,7 @@
 /* utf7.c - mailbox names on the wire: modified UTF-7 (RFC 3501 5.1.3)
  *
- * Printable ASCII stands for itself, "&" is "&-", everything else is UTF-16 in base64 with "," for "/" and no padding,
- * between "&" and "-". Clients that send UTF-8 as it is are understood.
+ * Printable ASCII stands for itself, "&" is "&-", everything else is UTF-16 in base64 with "," for
+ * "/" and no padding, between "&" and "-". Clients that send UTF-8 as it is are understood.
  */
 #include "imap.h"
 

@@ -38,7 +38,7 @@ const ImapVerb imap_verbs[] = {
 };
 // clang-format on
 
-/* -- capabilities -------------------------------------------------------------------------------------------------- */
+/* -- capabilities ------------------------------------------------------------------------------ */
 
 static bool
 always(const ImapSession *session)
@@ -57,19 +57,22 @@ can_start_tls(const ImapSession *session)
 static PH_ON_REACTOR bool
 can_log_in(const ImapSession *session)
 {
-    return session->state == IMAP_STATE_GREETED && ph_login_may_send_password(session->base.connection);
+    return session->state == IMAP_STATE_GREETED &&
+           ph_login_may_send_password(session->base.connection);
 }
 
 static PH_ON_REACTOR bool
 cannot_log_in(const ImapSession *session)
 {
-    return session->state == IMAP_STATE_GREETED && !ph_login_may_send_password(session->base.connection);
+    return session->state == IMAP_STATE_GREETED &&
+           !ph_login_may_send_password(session->base.connection);
 }
 
 static char *
 append_limit(void)
 {
-    return g_strdup_printf("APPENDLIMIT=%" G_GINT64_FORMAT, ph_setting_int("server.message.max_bytes"));
+    return g_strdup_printf(
+        "APPENDLIMIT=%" G_GINT64_FORMAT, ph_setting_int("server.message.max_bytes"));
 }
 
 /* "AUTH=PLAIN AUTH=LOGIN" */
@@ -87,22 +90,22 @@ static const struct {
     char *(*text)(void); /* instead of the name */
     const char *source;
 } capability_rows[] = {
-    {"IMAP4rev1", always, NULL, "3501"},
-    {"STARTTLS", can_start_tls, NULL, "3501 6.2.1"},
-    {"LOGINDISABLED", cannot_log_in, NULL, "3501 6.2.3"},
-    {"AUTH=", can_log_in, mechanisms, "3501 6.2.2"},
-    {"SASL-IR", always, NULL, "4959"},
-    {"LITERAL+", always, NULL, "7888"},
-    {"ID", always, NULL, "2971"},
-    {"IDLE", always, NULL, "2177"},
-    {"NAMESPACE", always, NULL, "2342"},
-    {"CHILDREN", always, NULL, "3348"},
-    {"UNSELECT", always, NULL, "3691"},
-    {"UIDPLUS", always, NULL, "4315"},
-    {"MOVE", always, NULL, "6851"},
-    {"SPECIAL-USE", always, NULL, "6154"},
-    {"STATUS=SIZE", always, NULL, "8438"},
-    {"APPENDLIMIT", always, append_limit, "7889"},
+    { "IMAP4rev1", always, NULL, "3501" },
+    { "STARTTLS", can_start_tls, NULL, "3501 6.2.1" },
+    { "LOGINDISABLED", cannot_log_in, NULL, "3501 6.2.3" },
+    { "AUTH=", can_log_in, mechanisms, "3501 6.2.2" },
+    { "SASL-IR", always, NULL, "4959" },
+    { "LITERAL+", always, NULL, "7888" },
+    { "ID", always, NULL, "2971" },
+    { "IDLE", always, NULL, "2177" },
+    { "NAMESPACE", always, NULL, "2342" },
+    { "CHILDREN", always, NULL, "3348" },
+    { "UNSELECT", always, NULL, "3691" },
+    { "UIDPLUS", always, NULL, "4315" },
+    { "MOVE", always, NULL, "6851" },
+    { "SPECIAL-USE", always, NULL, "6154" },
+    { "STATUS=SIZE", always, NULL, "8438" },
+    { "APPENDLIMIT", always, append_limit, "7889" },
 };
 
 char *
@@ -112,14 +115,15 @@ imap_capabilities(const ImapSession *session)
     for (size_t i = 0; i < G_N_ELEMENTS(capability_rows); i++) {
         if (!capability_rows[i].offered(session))
             continue;
-        g_autofree char *value = capability_rows[i].text != NULL ? capability_rows[i].text()
-                                                                 : g_strdup(capability_rows[i].name);
+        g_autofree char *value = capability_rows[i].text != NULL
+                                     ? capability_rows[i].text()
+                                     : g_strdup(capability_rows[i].name);
         g_string_append_printf(text, "%s%s", text->len > 0 ? " " : "", value);
     }
     return g_string_free(text, FALSE);
 }
 
-/* -- dispatch ---------------------------------------------------------------------------------------------------------- */
+/* -- dispatch ---------------------------------------------------------------------------------- */
 
 static const ImapVerb *
 find_verb(const char *name)
@@ -149,13 +153,15 @@ wrong_state_text(const ImapSession *session, const ImapVerb *verb)
 {
     if (session->state == IMAP_STATE_GREETED)
         return "Log in first";
-    return (verb->states & IN_SELECTED) != 0 ? "Select a mailbox first" : "You are logged in already";
+    return (verb->states & IN_SELECTED) != 0 ? "Select a mailbox first"
+                                             : "You are logged in already";
 }
 
 void
 imap_dispatch(ImapSession *session)
 {
-    ImapParser parser = {.at = session->buffer->str, .end = session->buffer->str + session->buffer->len};
+    ImapParser parser = { .at = session->buffer->str,
+        .end = session->buffer->str + session->buffer->len };
     ImapCommand *command = g_new0(ImapCommand, 1);
     command->tag = imap_parse_atom(&parser);
     session->command = command;

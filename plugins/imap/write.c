@@ -16,7 +16,7 @@ imap_untagged(ImapSession *session, const char *format, ...)
     ph_connection_printf(session->base.connection, "* %s\r\n", text);
 }
 
-/* -- the end of a command ------------------------------------------------------------------------------------------ */
+/* -- the end of a command ---------------------------------------------------------------------- */
 
 static void
 command_free(ImapCommand *command)
@@ -30,7 +30,8 @@ command_free(ImapCommand *command)
 static bool
 may_expunge(const ImapCommand *command)
 {
-    return command->verb == NULL || command->is_uid || (command->verb->flags & VERB_KEEPS_SEQUENCE) == 0;
+    return command->verb == NULL || command->is_uid ||
+           (command->verb->flags & VERB_KEEPS_SEQUENCE) == 0;
 }
 
 static void
@@ -38,11 +39,13 @@ finish(ImapSession *session, const char *line)
 {
     ph_assert_on_reactor();
     ImapCommand *command = g_steal_pointer(&session->command);
-    /* The answer to the command that deleted the selected mailbox, or came too late for it, goes before the farewell. */
+    /* The answer to the command that deleted the selected mailbox, or came too late for it, goes
+     * before the farewell. */
     bool is_gone = imap_selected_is_gone(session);
     if (session->selected != NULL && !is_gone)
         imap_sync(session, command == NULL || may_expunge(command), NULL);
-    ph_connection_printf(session->base.connection, "%s %s\r\n", command != NULL ? command->tag : "*", line);
+    ph_connection_printf(
+        session->base.connection, "%s %s\r\n", command != NULL ? command->tag : "*", line);
     command_free(command);
     session->input = IMAP_INPUT_COMMAND;
     if (is_gone) {
@@ -130,16 +133,16 @@ static const struct {
     const char *code; /* null: BAD */
     const char *text; /* null: the error's own */
 } error_rows[] = {
-    [PH_ERROR_SYNTAX] = {"CANNOT", NULL},
-    [PH_ERROR_DENIED] = {"NOPERM", NULL},
-    [PH_ERROR_NOT_FOUND] = {"NONEXISTENT", NULL},
-    [PH_ERROR_CONFLICT] = {"ALREADYEXISTS", NULL},
-    [PH_ERROR_TOO_LARGE] = {"TOOBIG", NULL},
-    [PH_ERROR_LIMIT] = {"OVERQUOTA", NULL},
-    [PH_ERROR_TEMPORARY] = {"UNAVAILABLE", "Try again later"},
-    [PH_ERROR_UNAVAILABLE] = {"UNAVAILABLE", "Try again later"},
-    [PH_ERROR_ABI] = {"SERVERBUG", "Internal error"},
-    [PH_ERROR_INTERNAL] = {"SERVERBUG", "Internal error"},
+    [PH_ERROR_SYNTAX] = { "CANNOT", NULL },
+    [PH_ERROR_DENIED] = { "NOPERM", NULL },
+    [PH_ERROR_NOT_FOUND] = { "NONEXISTENT", NULL },
+    [PH_ERROR_CONFLICT] = { "ALREADYEXISTS", NULL },
+    [PH_ERROR_TOO_LARGE] = { "TOOBIG", NULL },
+    [PH_ERROR_LIMIT] = { "OVERQUOTA", NULL },
+    [PH_ERROR_TEMPORARY] = { "UNAVAILABLE", "Try again later" },
+    [PH_ERROR_UNAVAILABLE] = { "UNAVAILABLE", "Try again later" },
+    [PH_ERROR_ABI] = { "SERVERBUG", "Internal error" },
+    [PH_ERROR_INTERNAL] = { "SERVERBUG", "Internal error" },
 };
 
 static char *
@@ -158,10 +161,12 @@ no_error(ImapSession *session, const GError *error, const char *not_found)
     ph_assert_on_reactor();
     PhError code = ph_error_code(error);
     if (error_rows[code].text != NULL)
-        ph_log(code == PH_ERROR_INTERNAL ? PH_LOG_ERROR : PH_LOG_WARNING, "imap.cannot", "%s", error->message);
-    g_autofree char *text = error_rows[code].text != NULL
-                                ? g_strdup_printf("%s (%s)", error_rows[code].text, session->base.id)
-                                : clean_text(error->message);
+        ph_log(code == PH_ERROR_INTERNAL ? PH_LOG_ERROR : PH_LOG_WARNING, "imap.cannot", "%s",
+            error->message);
+    g_autofree char *text =
+        error_rows[code].text != NULL
+            ? g_strdup_printf("%s (%s)", error_rows[code].text, session->base.id)
+            : clean_text(error->message);
     imap_no(session, code == PH_ERROR_NOT_FOUND ? not_found : error_rows[code].code, text);
 }
 
@@ -177,7 +182,7 @@ imap_no_target(ImapSession *session, const GError *error)
     no_error(session, error, "TRYCREATE");
 }
 
-/* -- values --------------------------------------------------------------------------------------------------------- */
+/* -- values ------------------------------------------------------------------------------------ */
 
 void
 imap_append_mailbox(GString *out, const char *name)
@@ -191,11 +196,11 @@ static const struct {
     uint32_t flag;
     const char *name;
 } flag_rows[] = {
-    {PH_FLAG_ANSWERED, "\\Answered"},
-    {PH_FLAG_FLAGGED, "\\Flagged"},
-    {PH_FLAG_DELETED, "\\Deleted"},
-    {PH_FLAG_SEEN, "\\Seen"},
-    {PH_FLAG_DRAFT, "\\Draft"},
+    { PH_FLAG_ANSWERED, "\\Answered" },
+    { PH_FLAG_FLAGGED, "\\Flagged" },
+    { PH_FLAG_DELETED, "\\Deleted" },
+    { PH_FLAG_SEEN, "\\Seen" },
+    { PH_FLAG_DRAFT, "\\Draft" },
 };
 
 void

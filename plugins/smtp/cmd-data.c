@@ -1,11 +1,11 @@
 /* cmd-data.c - DATA: from bytes with dots to a durable message
  *
- * The end mark is CR LF "." CR LF and nothing else: a server that also takes LF "." LF can be made to see a second message
- * where its neighbour saw one. A lone LF inside is a line end (or, by a setting, a reason to refuse), never part of the
- * mark.
+ * The end mark is CR LF "." CR LF and nothing else: a server that also takes LF "." LF can be made
+ * to see a second message where its neighbour saw one. A lone LF inside is a line end (or, by a
+ * setting, a reason to refuse), never part of the mark.
  *
- * After the mark: a job reads the header block, adds what is missing, and prepares the message; the delivery is then
- * queued without a worker, and its commit decides the reply.
+ * After the mark: a job reads the header block, adds what is missing, and prepares the message; the
+ * delivery is then queued without a worker, and its commit decides the reply.
  */
 #include "smtp.h"
 
@@ -27,7 +27,7 @@ smtp_data_free(SmtpData *data)
     g_free(data);
 }
 
-/* -- unstuffing --------------------------------------------------------------------------------------------------- */
+/* -- unstuffing -------------------------------------------------------------------------------- */
 
 /* The state after a byte that is part of a line's text. */
 static SmtpDot
@@ -40,7 +40,7 @@ after_text(uint8_t byte)
 static bool
 decode_byte(SmtpDot *dot, uint8_t byte, bool *lone, GByteArray *out)
 {
-    static const uint8_t cr_lf[] = {'\r', '\n'};
+    static const uint8_t cr_lf[] = { '\r', '\n' };
     switch (*dot) {
     case DOT_LINE_START:
         if (byte == '.') {
@@ -89,7 +89,8 @@ decode_byte(SmtpDot *dot, uint8_t byte, bool *lone, GByteArray *out)
     return false;
 }
 
-/* Runs of plain bytes are taken at once: only CR, LF and a dot at the start of a line are looked at one by one. */
+/* Runs of plain bytes are taken at once: only CR, LF and a dot at the start of a line are looked at
+ * one by one. */
 bool
 smtp_data_decode(SmtpDot *dot, const uint8_t *bytes, size_t length, size_t *used_out,
     bool *lone_line_end_out, GByteArray *out)
@@ -128,7 +129,7 @@ smtp_data_take(SmtpSession *session, const uint8_t *bytes, size_t length, size_t
     return finished;
 }
 
-/* -- DATA ------------------------------------------------------------------------------------------------------------ */
+/* -- DATA -------------------------------------------------------------------------------------- */
 
 static SmtpLineEnds
 line_ends_setting(void)
@@ -158,7 +159,7 @@ smtp_cmd_data(SmtpSession *session, const char *rest)
     smtp_reply(session, "354 End with a dot on a line of its own");
 }
 
-/* -- after the end mark ------------------------------------------------------------------------------------------------ */
+/* -- after the end mark ------------------------------------------------------------------------ */
 
 /* All that the job needs; nothing of the session. */
 typedef struct DeliverJob {
@@ -174,8 +175,9 @@ typedef struct DeliverJob {
     bool is_extended;
     bool is_authenticated;
     PhDelivery *delivery;
-    GArray *first_target; /* guint: of each recipient, the first of its accounts' targets (indexes into `targets`) */
-    GArray *targets;      /* unsigned: targets of the recipients, in order */
+    GArray *
+        first_target; /* guint: of each recipient, the first of its accounts' targets (indexes into `targets`) */
+    GArray *targets; /* unsigned: targets of the recipients, in order */
     GError *error;
 } DeliverJob;
 
@@ -273,7 +275,7 @@ assemble(DeliverJob *job, GError **error)
     size_t length;
     if (!ph_spool_read(body, 0, buffer, HEADER_LOOK_BYTES, &length, error))
         return NULL;
-    HeaderLook look = {.hops = 0};
+    HeaderLook look = { .hops = 0 };
     look_at_header(buffer, length, &look);
     if (look.hops >= SMTP_HOPS_MAX) {
         g_set_error(error, PH_ERROR, PH_ERROR_DENIED, "too many hops: the mail goes in circles");
@@ -336,8 +338,9 @@ static const PhDeliveryResult *
 recipient_failure(const DeliverJob *job, const PhDelivery *delivery, guint recipient)
 {
     guint begin = g_array_index(job->first_target, guint, recipient);
-    guint end = recipient + 1 < job->first_target->len ? g_array_index(job->first_target, guint, recipient + 1)
-                                                       : job->targets->len;
+    guint end = recipient + 1 < job->first_target->len
+                    ? g_array_index(job->first_target, guint, recipient + 1)
+                    : job->targets->len;
     for (guint i = begin; i < end; i++) {
         const PhDeliveryResult *result =
             ph_delivery_result(delivery, g_array_index(job->targets, unsigned, i));
@@ -390,7 +393,9 @@ answer_each(SmtpSession *session, const DeliverJob *job, const PhDelivery *deliv
             continue;
         }
         g_autofree char *line = failure_line(session, failure);
-        ph_metric_add(line[0] == '4' ? &smtp_counters(session)->deferred : &smtp_counters(session)->refused, 1);
+        ph_metric_add(
+            line[0] == '4' ? &smtp_counters(session)->deferred : &smtp_counters(session)->refused,
+            1);
         smtp_reply(session, line);
     }
     session->noops = 0;
@@ -404,8 +409,9 @@ log_outcome(const DeliverJob *job, const PhDelivery *delivery)
     for (guint i = 0; i < job->first_target->len; i++) {
         const SmtpRecipient *recipient = job->envelope->recipients->pdata[i];
         const PhDeliveryResult *failure = recipient_failure(job, delivery, i);
-        ph_log(PH_LOG_INFO, "smtp.delivered", "id=%s from=<%s> to=<%s> outcome=\"%s\"", job->envelope->id,
-            sender, recipient->address, failure == NULL ? "stored" : failure->text);
+        ph_log(PH_LOG_INFO, "smtp.delivered", "id=%s from=<%s> to=<%s> outcome=\"%s\"",
+            job->envelope->id, sender, recipient->address,
+            failure == NULL ? "stored" : failure->text);
     }
 }
 
@@ -487,7 +493,8 @@ deliver_job_new(SmtpSession *session)
     return job;
 }
 
-/* Until the delivery is queued the job belongs to the task, then to the session: when that is gone, nobody calls back. */
+/* Until the delivery is queued the job belongs to the task, then to the session: when that is gone,
+ * nobody calls back. */
 static void
 holder_free(void *data)
 {

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* -- the envelope ----------------------------------------------------------------------------------------------- */
+/* -- the envelope ------------------------------------------------------------------------------ */
 
 static void
 recipient_free(gpointer data)
@@ -37,7 +37,7 @@ smtp_envelope_free(SmtpEnvelope *envelope)
     g_free(envelope);
 }
 
-/* -- where an address leads ----------------------------------------------------------------------------------------- */
+/* -- where an address leads -------------------------------------------------------------------- */
 
 typedef struct RouteJob {
     char *address;
@@ -76,7 +76,7 @@ leads_to(const PhRoute *route, int64_t account_id)
     return false;
 }
 
-/* -- MAIL -------------------------------------------------------------------------------------------------------------- */
+/* -- MAIL -------------------------------------------------------------------------------------- */
 
 typedef struct MailParameters {
     int64_t size;
@@ -96,7 +96,8 @@ take_mail_parameter(const char *name, const char *value, void *data)
         return true;
     }
     if (g_ascii_strcasecmp(name, "BODY") == 0)
-        return value != NULL && (g_ascii_strcasecmp(value, "7BIT") == 0 || g_ascii_strcasecmp(value, "8BITMIME") == 0);
+        return value != NULL && (g_ascii_strcasecmp(value, "7BIT") == 0 ||
+                                    g_ascii_strcasecmp(value, "8BITMIME") == 0);
     if (g_ascii_strcasecmp(name, "SMTPUTF8") == 0) {
         parameters->is_utf8 = true;
         return value == NULL;
@@ -175,16 +176,17 @@ smtp_cmd_mail(SmtpSession *session, const char *rest)
         smtp_refuse(session, "530 5.7.0 Log in first");
         return;
     }
-    /* SMTPUTF8 stands behind the address that needs it, so the address is parsed with it allowed. */
+    /* SMTPUTF8 stands behind the address that needs it, so the address is parsed with it
+     * allowed. */
     g_autoptr(PhPath) sender = NULL;
     size_t used = 0;
-    PhPathStatus status =
-        ph_address_parse_path(text, strlen(text), PH_PATH_NULL_OK | PH_PATH_UTF8_OK, &sender, &used);
+    PhPathStatus status = ph_address_parse_path(
+        text, strlen(text), PH_PATH_NULL_OK | PH_PATH_UTF8_OK, &sender, &used);
     if (status != PH_PATH_OK || (text[used] != '\0' && text[used] != ' ')) {
         smtp_refuse(session, path_reply(status, true));
         return;
     }
-    MailParameters parameters = {.size = 0};
+    MailParameters parameters = { .size = 0 };
     if (!smtp_parse_parameters(text + used, take_mail_parameter, &parameters)) {
         smtp_refuse(session, "555 5.5.4 A parameter of MAIL is unknown or malformed");
         return;
@@ -203,7 +205,7 @@ smtp_cmd_mail(SmtpSession *session, const char *rest)
         accept_sender(session, g_steal_pointer(&sender), parameters.is_utf8);
 }
 
-/* -- RCPT --------------------------------------------------------------------------------------------------------------- */
+/* -- RCPT -------------------------------------------------------------------------------------- */
 
 static bool
 take_rcpt_parameter(const char *name, const char *value, void *data)
@@ -256,7 +258,8 @@ smtp_cmd_rcpt(SmtpSession *session, const char *rest)
         smtp_refuse(session, "501 5.5.4 RCPT TO:<address> is needed");
         return;
     }
-    if (session->envelope->recipients->len >= (guint)ph_setting_int("smtp.receive.max_recipients")) {
+    if (session->envelope->recipients->len >=
+        (guint)ph_setting_int("smtp.receive.max_recipients")) {
         smtp_refuse(session, "452 4.5.3 Too many recipients");
         return;
     }

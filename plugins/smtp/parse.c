@@ -47,7 +47,8 @@ smtp_parse_parameters(const char *text, SmtpTakeParameter take, void *data)
         char *value = strchr(*word, '=');
         if (value != NULL)
             *value++ = '\0';
-        if (!is_esmtp_keyword(*word) || (value != NULL && (*value == '\0' || !is_esmtp_value(value))))
+        if (!is_esmtp_keyword(*word) ||
+            (value != NULL && (*value == '\0' || !is_esmtp_value(value))))
             return false;
         if (!take(*word, value, data))
             return false;

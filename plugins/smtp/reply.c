@@ -10,16 +10,16 @@ static const struct {
     const char *code;
     const char *text; /* used when there is none */
 } error_rows[] = {
-    [PH_ERROR_SYNTAX] = {"501 5.5.4", "Syntax error"},
-    [PH_ERROR_DENIED] = {"550 5.7.1", "Not allowed"},
-    [PH_ERROR_NOT_FOUND] = {"550 5.1.1", "No such mailbox"},
-    [PH_ERROR_CONFLICT] = {"451 4.3.0", "Try again later"},
-    [PH_ERROR_TOO_LARGE] = {"552 5.3.4", "Message too large"},
-    [PH_ERROR_LIMIT] = {"452 4.3.1", "Not enough room now"},
-    [PH_ERROR_TEMPORARY] = {"451 4.3.0", "Try again later"},
-    [PH_ERROR_UNAVAILABLE] = {"451 4.3.0", "Try again later"},
-    [PH_ERROR_ABI] = {"451 4.3.0", "Try again later"},
-    [PH_ERROR_INTERNAL] = {"451 4.3.0", "Internal error"},
+    [PH_ERROR_SYNTAX] = { "501 5.5.4", "Syntax error" },
+    [PH_ERROR_DENIED] = { "550 5.7.1", "Not allowed" },
+    [PH_ERROR_NOT_FOUND] = { "550 5.1.1", "No such mailbox" },
+    [PH_ERROR_CONFLICT] = { "451 4.3.0", "Try again later" },
+    [PH_ERROR_TOO_LARGE] = { "552 5.3.4", "Message too large" },
+    [PH_ERROR_LIMIT] = { "452 4.3.1", "Not enough room now" },
+    [PH_ERROR_TEMPORARY] = { "451 4.3.0", "Try again later" },
+    [PH_ERROR_UNAVAILABLE] = { "451 4.3.0", "Try again later" },
+    [PH_ERROR_ABI] = { "451 4.3.0", "Try again later" },
+    [PH_ERROR_INTERNAL] = { "451 4.3.0", "Internal error" },
 };
 
 void
@@ -39,7 +39,8 @@ smtp_replyf(SmtpSession *session, const char *format, ...)
     smtp_reply(session, line);
 }
 
-/* RFC 5321 4.2.5: no bytes over 127 unless the client asked for SMTPUTF8; control characters never. */
+/* RFC 5321 4.2.5: no bytes over 127 unless the client asked for SMTPUTF8; control characters
+ * never. */
 static char *
 clean_text(const char *text)
 {
@@ -55,7 +56,8 @@ smtp_error_line(const SmtpSession *session, PhError code, const char *text)
 {
     g_autofree char *clean = clean_text(text != NULL ? text : error_rows[code].text);
     if (code == PH_ERROR_INTERNAL)
-        return g_strdup_printf("%s %s (%s)", error_rows[code].code, error_rows[code].text, session->base.id);
+        return g_strdup_printf(
+            "%s %s (%s)", error_rows[code].code, error_rows[code].text, session->base.id);
     /* What is wrong inside is for the log, not for strangers. */
     if (code == PH_ERROR_UNAVAILABLE || code == PH_ERROR_TEMPORARY)
         return g_strdup_printf("%s %s", error_rows[code].code, error_rows[code].text);
@@ -75,9 +77,11 @@ send_delayed(void *data)
 void
 smtp_refuse_after(SmtpSession *session, const char *line, int64_t delay_ms)
 {
-    ph_metric_add(line[0] == '4' ? &smtp_counters(session)->deferred : &smtp_counters(session)->refused, 1);
+    ph_metric_add(
+        line[0] == '4' ? &smtp_counters(session)->deferred : &smtp_counters(session)->refused, 1);
     ph_log(PH_LOG_INFO, "smtp.refused", "peer=%s helo=\"%s\" reply=\"%s\"",
-        ph_connection_peer_address(session->base.connection), session->helo != NULL ? session->helo : "", line);
+        ph_connection_peer_address(session->base.connection),
+        session->helo != NULL ? session->helo : "", line);
     if (++session->errors >= SMTP_HARD_ERRORS) {
         smtp_reply(session, line);
         smtp_reply(session, "421 4.7.0 Too many errors");
@@ -110,6 +114,7 @@ smtp_refuse_error(SmtpSession *session, const GError *error)
     PhError code = ph_error_code(error);
     g_autofree char *line = smtp_error_line(session, code, error->message);
     if (code == PH_ERROR_UNAVAILABLE || code == PH_ERROR_TEMPORARY || code == PH_ERROR_INTERNAL)
-        ph_log(code == PH_ERROR_INTERNAL ? PH_LOG_ERROR : PH_LOG_WARNING, "smtp.cannot", "%s", error->message);
+        ph_log(code == PH_ERROR_INTERNAL ? PH_LOG_ERROR : PH_LOG_WARNING, "smtp.cannot", "%s",
+            error->message);
     smtp_refuse(session, line);
 }

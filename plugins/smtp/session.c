@@ -1,7 +1,7 @@
 /* session.c - the life of a session
  *
- * Input is lines, except in DATA. A handler that needs a job pauses the input; whatever the client pipelined waits in the
- * connection, so replies keep the order of commands (RFC 2920).
+ * Input is lines, except in DATA. A handler that needs a job pauses the input; whatever the client
+ * pipelined waits in the connection, so replies keep the order of commands (RFC 2920).
  */
 #include "smtp.h"
 
@@ -98,7 +98,7 @@ smtp_session_go_on(SmtpSession *session)
     ph_connection_resume(session->base.connection);
 }
 
-/* -- lines ----------------------------------------------------------------------------------------------------- */
+/* -- lines ------------------------------------------------------------------------------------- */
 
 static bool
 is_for_role(const SmtpVerb *verb, const SmtpRole *role)
@@ -246,7 +246,7 @@ take_data(SmtpSession *session)
     return true;
 }
 
-/* -- callbacks --------------------------------------------------------------------------------------------------- */
+/* -- callbacks --------------------------------------------------------------------------------- */
 
 static void
 opened(PhSession *base)
@@ -262,7 +262,8 @@ opened(PhSession *base)
     }
     ph_connection_set_input_limit(base->connection, SMTP_INPUT_LIMIT_BYTES);
     g_autoptr(PhSettings) settings = ph_settings_current();
-    smtp_replyf(session, "220 %s %s Posthouse", ph_settings_text(settings, "server.host_name", NULL),
+    smtp_replyf(session, "220 %s %s Posthouse",
+        ph_settings_text(settings, "server.host_name", NULL),
         session->role->is_lmtp ? "LMTP" : "ESMTP");
     restart_timeout(session);
 }

@@ -51,7 +51,7 @@ enum {
 };
 
 typedef struct SmtpRecipient {
-    char *address;   /* as the client wrote it */
+    char *address;    /* as the client wrote it */
     GArray *accounts; /* int64_t */
 } SmtpRecipient;
 
@@ -93,7 +93,7 @@ typedef struct SmtpSession {
     SmtpEnvelope *envelope;
     SmtpData *data;
     struct DeliverJob *delivery; /* waits for its commit */
-    PhTimer delay; /* before `delayed` is sent */
+    PhTimer delay;               /* before `delayed` is sent */
     char *delayed;
 } SmtpSession;
 
@@ -125,7 +125,7 @@ extern const PhSessionClass smtp_session_class;
 extern const SmtpVerb smtp_verbs[];
 SmtpCounters *smtp_counters(SmtpSession *session);
 
-/* -- session.c ------------------------------------------------------------------------------------------------ */
+/* -- session.c --------------------------------------------------------------------------------- */
 
 PH_ON_REACTOR void smtp_session_set_state(SmtpSession *session, SmtpState state);
 /* Ends the transaction, if any. */
@@ -133,43 +133,47 @@ PH_ON_REACTOR void smtp_session_reset(SmtpSession *session);
 /* No input and no timeout while work is under way. */
 PH_ON_REACTOR void smtp_session_pause(SmtpSession *session);
 /* Runs a job with input paused; `done` ends with smtp_session_go_on(). */
-PH_ON_REACTOR void smtp_session_run(SmtpSession *session, PhJob job, PhJobDone done, void *data,
-    GDestroyNotify free_data);
+PH_ON_REACTOR void smtp_session_run(
+    SmtpSession *session, PhJob job, PhJobDone done, void *data, GDestroyNotify free_data);
 PH_ON_REACTOR void smtp_session_go_on(SmtpSession *session);
 int64_t smtp_deadline_us(void);
 
-/* -- reply.c -------------------------------------------------------------------------------------------------- */
+/* -- reply.c ----------------------------------------------------------------------------------- */
 
 /* One line, code and enhanced code included: "250 2.1.0 Sender ok". */
 PH_ON_REACTOR void smtp_reply(SmtpSession *session, const char *line);
 PH_ON_REACTOR void smtp_replyf(SmtpSession *session, const char *format, ...) PH_PRINTF(2, 3);
-/* A refusal: counted, slowed down after some, the last one closes. Input goes on when it has been sent. */
+/* A refusal: counted, slowed down after some, the last one closes. Input goes on when it has been
+ * sent. */
 PH_ON_REACTOR void smtp_refuse(SmtpSession *session, const char *line);
 PH_ON_REACTOR void smtp_refuse_after(SmtpSession *session, const char *line, int64_t delay_ms);
 /* The reply for an error: "451 4.3.0 ...". Free it. */
 char *smtp_error_line(const SmtpSession *session, PhError code, const char *text);
 PH_ON_REACTOR void smtp_refuse_error(SmtpSession *session, const GError *error);
 
-/* -- parse.c -------------------------------------------------------------------------------------------------- */
+/* -- parse.c ----------------------------------------------------------------------------------- */
 
-/* "SIZE=1000 BODY=8BITMIME": calls `take` for each; false at the first that is malformed or not taken. */
+/* "SIZE=1000 BODY=8BITMIME": calls `take` for each; false at the first that is malformed or not
+ * taken. */
 typedef bool (*SmtpTakeParameter)(const char *name, const char *value, void *data);
 bool smtp_parse_parameters(const char *text, SmtpTakeParameter take, void *data);
-/* The argument of EHLO and HELO: a domain or an address literal, cleaned for use in a trace field. False when empty,
- * too long, or with control characters. */
+/* The argument of EHLO and HELO: a domain or an address literal, cleaned for use in a trace field.
+ * False when empty, too long, or with control characters. */
 bool smtp_parse_helo(const char *text, char **helo_out);
 /* "FROM:<...> ..." without regard to case: the rest behind "FROM:". Null: it is not there. */
 const char *smtp_parse_keyword(const char *text, const char *keyword);
 
-/* -- commands --------------------------------------------------------------------------------------------------- */
+/* -- commands ---------------------------------------------------------------------------------- */
 
 PH_ON_REACTOR void smtp_cmd_mail(SmtpSession *session, const char *rest);
 PH_ON_REACTOR void smtp_cmd_rcpt(SmtpSession *session, const char *rest);
 PH_ON_REACTOR void smtp_cmd_data(SmtpSession *session, const char *rest);
 PH_ON_REACTOR void smtp_cmd_auth(SmtpSession *session, const char *rest);
 PH_ON_REACTOR void smtp_auth_response(SmtpSession *session, const char *line);
-/* Takes bytes of the message. True when its end was among them; the count of bytes used is set either way. */
-PH_ON_REACTOR bool smtp_data_take(SmtpSession *session, const uint8_t *bytes, size_t length, size_t *used_out);
+/* Takes bytes of the message. True when its end was among them; the count of bytes used is set
+ * either way. */
+PH_ON_REACTOR bool smtp_data_take(
+    SmtpSession *session, const uint8_t *bytes, size_t length, size_t *used_out);
 PH_ON_REACTOR void smtp_data_finish(SmtpSession *session);
 
 SmtpEnvelope *smtp_envelope_new(PhPath *sender);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* -- EHLO ------------------------------------------------------------------------------------------------------ */
+/* -- EHLO -------------------------------------------------------------------------------------- */
 
 static bool
 always(const SmtpSession *session)
@@ -44,13 +44,13 @@ static const struct {
     char *(*value)(void);
     const char *source;
 } keyword_rows[] = {
-    {"PIPELINING", always, NULL, "RFC 2920"},
-    {"SIZE", always, size_value, "RFC 1870"},
-    {"STARTTLS", can_start_tls, NULL, "RFC 3207"},
-    {"AUTH", can_log_in, auth_value, "RFC 4954"},
-    {"ENHANCEDSTATUSCODES", always, NULL, "RFC 2034"},
-    {"8BITMIME", always, NULL, "RFC 6152"},
-    {"SMTPUTF8", always, NULL, "RFC 6531"},
+    { "PIPELINING", always, NULL, "RFC 2920" },
+    { "SIZE", always, size_value, "RFC 1870" },
+    { "STARTTLS", can_start_tls, NULL, "RFC 3207" },
+    { "AUTH", can_log_in, auth_value, "RFC 4954" },
+    { "ENHANCEDSTATUSCODES", always, NULL, "RFC 2034" },
+    { "8BITMIME", always, NULL, "RFC 6152" },
+    { "SMTPUTF8", always, NULL, "RFC 6531" },
 };
 
 static bool
@@ -78,13 +78,14 @@ ehlo(SmtpSession *session, const char *rest)
     session->is_extended = true;
     g_autoptr(PhSettings) settings = ph_settings_current();
     g_autoptr(GString) lines = g_string_new(NULL);
-    g_string_append_printf(
-        lines, "250-%s greets %s\r\n", ph_settings_text(settings, "server.host_name", NULL), session->helo);
+    g_string_append_printf(lines, "250-%s greets %s\r\n",
+        ph_settings_text(settings, "server.host_name", NULL), session->helo);
     size_t last = 0;
     for (size_t i = 0; i < G_N_ELEMENTS(keyword_rows); i++) {
         if (!keyword_rows[i].offered(session))
             continue;
-        g_autofree char *value = keyword_rows[i].value != NULL ? keyword_rows[i].value() : g_strdup("");
+        g_autofree char *value =
+            keyword_rows[i].value != NULL ? keyword_rows[i].value() : g_strdup("");
         last = lines->len;
         g_string_append_printf(lines, "250-%s%s\r\n", keyword_rows[i].keyword, value);
     }
@@ -103,7 +104,7 @@ helo(SmtpSession *session, const char *rest)
     smtp_replyf(session, "250 %s", ph_settings_text(settings, "server.host_name", NULL));
 }
 
-/* -- small verbs ------------------------------------------------------------------------------------------------- */
+/* -- small verbs ------------------------------------------------------------------------------- */
 
 static void
 starttls(SmtpSession *session, const char *rest)
@@ -115,8 +116,9 @@ starttls(SmtpSession *session, const char *rest)
         return;
     }
     if (!can_start_tls(session)) {
-        smtp_refuse(session, ph_connection_is_secure(connection) ? "503 5.5.1 TLS is on already"
-                                                                 : "454 4.7.0 TLS is not available now");
+        smtp_refuse(session, ph_connection_is_secure(connection)
+                                 ? "503 5.5.1 TLS is on already"
+                                 : "454 4.7.0 TLS is not available now");
         return;
     }
     size_t behind;
@@ -166,7 +168,8 @@ static void
 vrfy(SmtpSession *session, const char *rest)
 {
     ph_assert_on_reactor();
-    smtp_reply(session, *rest != '\0' ? "252 2.5.0 Send mail and find out" : "501 5.5.4 An address is needed");
+    smtp_reply(session,
+        *rest != '\0' ? "252 2.5.0 Send mail and find out" : "501 5.5.4 An address is needed");
 }
 
 static void

@@ -1,7 +1,8 @@
-/* actions-json.c - fuzz target: requests of the control socket, up to where an action would ask the store.
+/* actions-json.c - fuzz target: requests of the control socket, up to where an action would ask the
+ * store.
  *
- * The caller may call nothing, so that no action runs: what is checked is the dispatcher, its JSON and its answers. No
- * store is open. */
+ * The caller may call nothing, so that no action runs: what is checked is the dispatcher, its JSON
+ * and its answers. No store is open. */
 #include "management/actions.h"
 #include "runtime/plugin-loader.h"
 

@@ -1,5 +1,5 @@
-/* identity-sasl.c - fuzz target: a SASL dialogue; lines are responses in base64. The first byte chooses the mechanism and whether
- * the client speaks first */
+/* identity-sasl.c - fuzz target: a SASL dialogue; lines are responses in base64. The first byte
+ * chooses the mechanism and whether the client speaks first */
 #include "posthouse/login.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* imap-command.c - fuzz target: the parsers of IMAP's words, each over the whole buffer and one after the other */
+/* imap-command.c - fuzz target: the parsers of IMAP's words, each over the whole buffer and one
+ * after the other */
 #include "plugins/imap/imap.h"
 
 #include <string.h>

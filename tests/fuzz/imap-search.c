@@ -1,5 +1,5 @@
-/* imap-search.c - fuzz target: SEARCH programs, parsed and answered. No mailbox is selected, so sequence sets are cut out:
- * they need its view */
+/* imap-search.c - fuzz target: SEARCH programs, parsed and answered. No mailbox is selected, so
+ * sequence sets are cut out: they need its view */
 #include "plugins/imap/search.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* proxy-header.c - fuzz target: the PROXY protocol's header. A header that is whole is found at its last byte, not before */
+/* proxy-header.c - fuzz target: the PROXY protocol's header. A header that is whole is found at its
+ * last byte, not before */
 #include "runtime/proxy-protocol.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,4 +1,5 @@
-/* settings-value.c - fuzz target: a value for a setting of each type; its canonical form is its own canonical form */
+/* settings-value.c - fuzz target: a value for a setting of each type; its canonical form is its own
+ * canonical form */
 #include "runtime/settings.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

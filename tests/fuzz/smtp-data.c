@@ -1,5 +1,5 @@
-/* smtp-data.c - fuzz target: where a message ends. The first byte says how the rest is cut; the end must be CR LF "." CR LF,
- * wherever it is cut, and nothing of the mark may be in the message */
+/* smtp-data.c - fuzz target: where a message ends. The first byte says how the rest is cut; the end
+ * must be CR LF "." CR LF, wherever it is cut, and nothing of the mark may be in the message */
 #include "plugins/smtp/smtp.h"
 
 #include <string.h>

@@ -209,7 +209,7 @@ test_client_start_tls(TestClient *client, const char *ca_path, const char *alpn)
     return true;
 }
 
-/* -- folders -------------------------------------------------------------------------------------------------- */
+/* -- folders ----------------------------------------------------------------------------------- */
 
 char *
 test_folder_new(void)

@@ -1,4 +1,5 @@
-/* test-client.h - the other end of a connection, for tests: blocking, on loopback, never waiting for ever
+/* test-client.h - the other end of a connection, for tests: blocking, on loopback, never waiting
+ * for ever
  *
  * Threads:  the test's.
  * Errors:   a test that waits for 10 s has failed.
@@ -42,7 +43,8 @@ bool test_client_is_closed(TestClient *client);
 bool test_client_is_quiet(TestClient *client, int for_ms);
 /* The end of what we send (with TLS after close_notify). */
 void test_client_shutdown(TestClient *client);
-/* Handshake; verifies against `ca_path` for "localhost". False when it fails. `alpn` (may be null) is what is offered. */
+/* Handshake; verifies against `ca_path` for "localhost". False when it fails. `alpn` (may be null)
+ * is what is offered. */
 bool test_client_start_tls(TestClient *client, const char *ca_path, const char *alpn);
 
 /* Asserts that the next line is this. */

@@ -1,4 +1,5 @@
-/* odd-plugin.c - plugins that must not be taken, for test-runtime-plugin: ODD says what is wrong with this one */
+/* odd-plugin.c - plugins that must not be taken, for test-runtime-plugin: ODD says what is wrong
+ * with this one */
 #include "posthouse/plugin.h"
 
 #define ODD_ABI 1

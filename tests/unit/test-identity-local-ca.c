@@ -142,7 +142,8 @@ test_renewed(void)
     g_assert_true(good);
 }
 
-/* A host name that does not fit into a common name, and one that would be read as more than a name. */
+/* A host name that does not fit into a common name, and one that would be read as more than a
+ * name. */
 static void
 test_names(void)
 {

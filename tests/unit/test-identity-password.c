@@ -53,7 +53,8 @@ test_argon2_bytes(void)
     g_assert_false(ph_password_verify_blocking(verifier, two));
 }
 
-/* RFC 7677 section 3: user "user", password "pencil"; stored and server key derived from its salt and 4096 rounds. */
+/* RFC 7677 section 3: user "user", password "pencil"; stored and server key derived from its salt
+ * and 4096 rounds. */
 static void
 test_scram_vector(void)
 {

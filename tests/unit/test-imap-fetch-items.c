@@ -1,4 +1,5 @@
-/* test-imap-fetch-items.c - the items of a FETCH: what is asked, what the answer calls it, what it sets */
+/* test-imap-fetch-items.c - the items of a FETCH: what is asked, what the answer calls it, what it
+ * sets */
 #include "plugins/imap/fetch.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* test-imap-search.c - SEARCH programs: parsed, refused, and answered from what is known of a message */
+/* test-imap-search.c - SEARCH programs: parsed, refused, and answered from what is known of a
+ * message */
 #include "plugins/imap/search.h"
 
 #include <string.h>

@@ -110,7 +110,7 @@ test_envelope_is_bounded(void)
     g_assert_true(g_str_has_suffix(out->str, "(NIL NIL NIL NIL)) NIL NIL NIL)"));
 }
 
-/* -- structure --------------------------------------------------------------------------------------------- */
+/* -- structure --------------------------------------------------------------------------------- */
 
 #define TEXT_DEFAULT "\"text\" \"plain\" (\"charset\" \"us-ascii\") NIL NIL \"7bit\""
 
@@ -226,7 +226,7 @@ test_structure_deep(void)
     g_assert_false(ph_imap_body_from_structure(parentheses, 1000000, body));
 }
 
-/* -- header cache --------------------------------------------------------------------------------------------- */
+/* -- header cache ------------------------------------------------------------------------------ */
 
 static const char cached[] = "Received: one\r\nX-Private: p\r\nFrom: a\r\n b\r\nsubject: s\r\n"
                              "Received: two\r\nTo: t\r\n\r\nFrom: body\r\n";

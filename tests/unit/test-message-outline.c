@@ -181,7 +181,7 @@ test_build(gconstpointer data)
     assert_same(outline, read);
 }
 
-/* -- sections ------------------------------------------------------------------------------------------------ */
+/* -- sections ---------------------------------------------------------------------------------- */
 
 #define INNER_HEADER "Subject: in\r\nContent-Type: multipart/alternative; boundary=i\r\n\r\n"
 #define INNER_BODY "--i\r\nX: 1\r\n\r\nplain\r\n--i\r\n\r\nhtml\r\n--i--\r\n"
@@ -279,7 +279,7 @@ test_partial(void)
     }
 }
 
-/* -- limits --------------------------------------------------------------------------------------------------- */
+/* -- limits ------------------------------------------------------------------------------------ */
 
 static void
 test_many_parts(void)
@@ -390,7 +390,7 @@ test_names(void)
     g_assert_cmpint(part->encoding, ==, PH_ENCODING_BASE64);
 }
 
-/* -- hostile stored forms ---------------------------------------------------------------------------------------- */
+/* -- hostile stored forms ---------------------------------------------------------------------- */
 
 static void
 test_read_refuses(void)

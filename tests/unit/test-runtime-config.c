@@ -128,7 +128,8 @@ test_sockets_short(void)
     g_assert_true(g_str_has_suffix(control, "/run/control.sock"));
 }
 
-/* A deep state: the sockets are elsewhere, in one folder that stays the same - unless it is not ours alone any more. */
+/* A deep state: the sockets are elsewhere, in one folder that stays the same - unless it is not
+ * ours alone any more. */
 static void
 test_sockets_long(void)
 {

@@ -1,5 +1,5 @@
-/* test-runtime-connection.c - the byte stream under sessions, on loopback sockets: limits, back-pressure, order, ends, TLS,
- * PROXY headers, outgoing connections, listeners */
+/* test-runtime-connection.c - the byte stream under sessions, on loopback sockets: limits,
+ * back-pressure, order, ends, TLS, PROXY headers, outgoing connections, listeners */
 #include "identity/local-ca.h"
 #include "runtime/connection.h"
 #include "runtime/listener.h"
@@ -17,7 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* -- a session that does what its client says ----------------------------------------------------------------------- */
+/* -- a session that does what its client says -------------------------------------------------- */
 
 typedef struct Seen {
     int opened;
@@ -336,7 +336,7 @@ abort_all(PhReactor *reactor, void *data)
     ph_connection_abort_all(reactor, data);
 }
 
-/* -- input ---------------------------------------------------------------------------------------------------------- */
+/* -- input ------------------------------------------------------------------------------------- */
 
 static void
 test_input_pieces(void)
@@ -419,7 +419,7 @@ test_input_pause_job(void)
     g_assert_cmpint(value(&seen.jobs_freed), ==, 5);
 }
 
-/* -- output --------------------------------------------------------------------------------------------------------- */
+/* -- output ------------------------------------------------------------------------------------ */
 
 static void
 check_back_pressure(TestClient *client)
@@ -443,7 +443,8 @@ check_back_pressure(TestClient *client)
     g_assert_cmpint(value(&seen.drained), >, 0);
 }
 
-/* A client that asks and does not read: what is produced stays bounded, and all of it comes in the end. */
+/* A client that asks and does not read: what is produced stays bounded, and all of it comes in the
+ * end. */
 static void
 test_output_back_pressure(void)
 {
@@ -461,7 +462,8 @@ test_output_back_pressure_tls(void)
     check_back_pressure(client);
 }
 
-/* More than the high mark at once, taken by the kernel at once or not: `drained` comes, and input goes on. */
+/* More than the high mark at once, taken by the kernel at once or not: `drained` comes, and input
+ * goes on. */
 static void
 test_output_once(void)
 {
@@ -474,7 +476,7 @@ test_output_once(void)
     }
 }
 
-/* -- ends -------------------------------------------------------------------------------------------------------------- */
+/* -- ends -------------------------------------------------------------------------------------- */
 
 static void
 test_end_close(void)
@@ -488,7 +490,8 @@ test_end_close(void)
     expect_closed(PH_CLOSE_LOCAL);
 }
 
-/* The client still sends while we close: its bytes must not turn into a reset that takes the reply with it. */
+/* The client still sends while we close: its bytes must not turn into a reset that takes the reply
+ * with it. */
 static void
 test_end_linger(void)
 {
@@ -642,7 +645,7 @@ test_end_timeout_plain(void)
     expect_closed(PH_CLOSE_TIMEOUT);
 }
 
-/* -- lists and farewells --------------------------------------------------------------------------------------------------- */
+/* -- lists and farewells ----------------------------------------------------------------------- */
 
 typedef struct Farewell {
     const PhOwner *owner;
@@ -721,7 +724,7 @@ test_abort_all(void)
     expect_closed(PH_CLOSE_STOPPING);
 }
 
-/* -- TLS -------------------------------------------------------------------------------------------------------------------- */
+/* -- TLS --------------------------------------------------------------------------------------- */
 
 static TestClient *
 secure_client(void)
@@ -828,7 +831,7 @@ test_starttls_later(void)
     expect_closed(PH_CLOSE_ERROR);
 }
 
-/* -- PROXY headers ------------------------------------------------------------------------------------------------------------ */
+/* -- PROXY headers ----------------------------------------------------------------------------- */
 
 static const uint8_t proxy_v2[] = { 0x0d, 0x0a, 0x0d, 0x0a, 0x00, 0x0d, 0x0a, 0x51, 0x55, 0x49,
     0x54, 0x0a, 0x21, 0x21, 0x00, 41, 0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
@@ -899,7 +902,7 @@ test_proxy_untrusted(void)
     set("net.proxy.trusted_networks", "");
 }
 
-/* -- outgoing ------------------------------------------------------------------------------------------------------------------ */
+/* -- outgoing ---------------------------------------------------------------------------------- */
 
 typedef struct Out {
     PhConnectSpec spec;
@@ -1048,7 +1051,7 @@ test_out_address(void)
     g_assert_cmpint(out.error, ==, PH_ERROR_SYNTAX);
 }
 
-/* -- listeners ------------------------------------------------------------------------------------------------------------------- */
+/* -- listeners --------------------------------------------------------------------------------- */
 
 static void
 test_listener_retarget(void)
@@ -1152,7 +1155,7 @@ test_listener_addresses(void)
     g_assert_cmpstr(ph_listeners_name(plain), ==, "plain");
 }
 
-/* -- the program -------------------------------------------------------------------------------------------------------------- */
+/* -- the program ------------------------------------------------------------------------------- */
 
 static PhListeners *
 open_service(const PhServiceRow *row)

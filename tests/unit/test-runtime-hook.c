@@ -1,4 +1,5 @@
-/* test-runtime-hook.c - deciders: order, answers, failures, removal; and services between plugins */
+/* test-runtime-hook.c - deciders: order, answers, failures, removal; and services between
+ * plugins */
 #include "posthouse/hook.h"
 #include "posthouse/service.h"
 #include "runtime/owner.h"
@@ -7,7 +8,7 @@
 
 #include <string.h>
 
-/* -- hooks --------------------------------------------------------------------------------------------------------- */
+/* -- hooks ------------------------------------------------------------------------------------- */
 
 static const PhHookRow open_row = { "test.open",
     1U << PH_DECISION_NONE | 1U << PH_DECISION_ACCEPT | 1U << PH_DECISION_REJECT, PH_HOOK_FAIL_OPEN,
@@ -162,7 +163,7 @@ test_hook_removal(void)
     g_assert_cmpint(slow.calls, ==, 1);
 }
 
-/* -- services ------------------------------------------------------------------------------------------------------------ */
+/* -- services ---------------------------------------------------------------------------------- */
 
 static const int table_one = 1;
 static const int table_two = 2;

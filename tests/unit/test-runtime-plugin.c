@@ -1,4 +1,5 @@
-/* test-runtime-plugin.c - loading, serving, replacing under load, stopping; plugins that cannot be taken
+/* test-runtime-plugin.c - loading, serving, replacing under load, stopping; plugins that cannot be
+ * taken
  *
  * This program exports the runtime's public functions, so that the plugins it loads find them here.
  */
@@ -126,7 +127,7 @@ images(void)
     return n;
 }
 
-/* -- the life of a good one ----------------------------------------------------------------------------------------- */
+/* -- the life of a good one -------------------------------------------------------------------- */
 
 static void
 test_serve(void)
@@ -161,7 +162,8 @@ test_serve(void)
     g_assert_error(error, PH_ERROR, PH_ERROR_NOT_FOUND);
 }
 
-/* A session of the old generation goes on, new ones go to the new one, and the old one leaves when it is done. */
+/* A session of the old generation goes on, new ones go to the new one, and the old one leaves when
+ * it is done. */
 static void
 test_replace_session(void)
 {
@@ -297,7 +299,7 @@ test_stop_all(void)
     expect_states("example", "");
 }
 
-/* -- what cannot be taken -------------------------------------------------------------------------------------------------- */
+/* -- what cannot be taken ---------------------------------------------------------------------- */
 
 static void
 expect_refused(const char *name, const char *path, PhError code, const char *text)

@@ -24,7 +24,7 @@ static const PhSettingRow rows[] = {
     { 0 },
 };
 
-/* -- checking ---------------------------------------------------------------------------------------------------- */
+/* -- checking ---------------------------------------------------------------------------------- */
 
 static void
 test_check_table(void)
@@ -139,7 +139,7 @@ test_check_scopes(void)
     g_assert_cmpint(scope, ==, PH_SCOPE_SITE);
 }
 
-/* -- snapshots -------------------------------------------------------------------------------------------------------- */
+/* -- snapshots --------------------------------------------------------------------------------- */
 
 static GPtrArray *
 values_new(void)
@@ -216,7 +216,8 @@ test_snapshot_scopes(void)
     g_assert_cmpstr(ph_settings_text(elsewhere, "test.name", NULL), ==, "global");
 }
 
-/* Who holds a snapshot sees no change; values that are wrong or of nobody's key are passed over, and kept. */
+/* Who holds a snapshot sees no change; values that are wrong or of nobody's key are passed over,
+ * and kept. */
 static void
 test_snapshot_immutable(void)
 {
@@ -248,7 +249,7 @@ test_snapshot_immutable(void)
     publish_nothing();
 }
 
-/* -- declaring ------------------------------------------------------------------------------------------------------------ */
+/* -- declaring --------------------------------------------------------------------------------- */
 
 static void
 test_declare_generations(void)
@@ -351,7 +352,7 @@ test_snapshot_rivals(void)
     publish_nothing();
 }
 
-/* -- the sealed copy ---------------------------------------------------------------------------------------------------------- */
+/* -- the sealed copy --------------------------------------------------------------------------- */
 
 static char *folder;
 

@@ -140,7 +140,8 @@ test_run_done(void)
     g_assert_cmpint(ph_owner_uses(&owner), ==, 0);
 }
 
-/* The task is gone while its job runs: `done` is dropped, the data is freed on the reactor, the owner is free only then. */
+/* The task is gone while its job runs: `done` is dropped, the data is freed on the reactor, the
+ * owner is free only then. */
 static void
 test_run_gone(void)
 {
@@ -220,7 +221,7 @@ test_run_crowd(void)
     g_free(crowd);
 }
 
-/* -- pending work ------------------------------------------------------------------------------------------------------ */
+/* -- pending work ------------------------------------------------------------------------------ */
 
 static void
 begin(PhReactor *here, void *data)
@@ -263,7 +264,7 @@ test_pending_gone(void)
     g_assert_cmpint(value(&work.done), ==, 0);
 }
 
-/* -- wake-ups ------------------------------------------------------------------------------------------------------------ */
+/* -- wake-ups ---------------------------------------------------------------------------------- */
 
 static void
 woken(PhTask *task, void *data)

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* -- words ------------------------------------------------------------------------------------------------------- */
+/* -- words ------------------------------------------------------------------------------------- */
 
 static void
 test_keyword(void)
@@ -97,7 +97,7 @@ test_helo(void)
     }
 }
 
-/* -- the end of a message ------------------------------------------------------------------------------------------------ */
+/* -- the end of a message ---------------------------------------------------------------------- */
 
 typedef struct Decoded {
     GByteArray *out;
@@ -202,7 +202,8 @@ test_data_splits(void)
     }
 }
 
-/* All strings of seven bytes over the ones that matter: the end is CR LF "." CR LF and nothing else. */
+/* All strings of seven bytes over the ones that matter: the end is CR LF "." CR LF and nothing
+ * else. */
 static void
 test_data_exhaustive(void)
 {

@@ -366,7 +366,7 @@ test_delivery_broken_one(void)
     test_store_close(conninfo);
 }
 
-/* -- from a reactor -------------------------------------------------------------------------------- */
+/* -- from a reactor ---------------------------------------------------------------------------- */
 
 typedef struct Sending {
     PhReactor *reactor;

@@ -69,7 +69,7 @@ reset_settings(void)
     ph_settings_publish(values, 1);
 }
 
-/* -- one line of a conversation ----------------------------------------------------------------------------------- */
+/* -- one line of a conversation ---------------------------------------------------------------- */
 
 /* Bytes of a text with escapes. */
 static GString *
@@ -277,7 +277,7 @@ play_file(gconstpointer data)
     test_wait_for(ph_owner_uses(&owner) == 0);
 }
 
-/* -- the program ------------------------------------------------------------------------------------------------------ */
+/* -- the program ------------------------------------------------------------------------------- */
 
 static void
 use_certificate(const char *folder)
