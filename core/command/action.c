@@ -122,8 +122,17 @@ take_option(const PhActionRow *row, JsonObject *arguments, int argc, char **argv
         return false;
     }
     (*index)++;
+    if (argument->type == PH_ARGUMENT_SECRET && name[length] == '=') {
+        fprintf(stderr, "posthouse: a %s on the command line is seen by others; use --%s-stdin\n",
+            argument->name, argument->name);
+        return false;
+    }
     if (argument->type == PH_ARGUMENT_SECRET)
         return read_secret(arguments, argument);
+    if (argument->type == PH_ARGUMENT_BOOL && name[length] == '=') {
+        fprintf(stderr, "posthouse: \"--%s\" takes no value\n", argument->name);
+        return false;
+    }
     if (argument->type == PH_ARGUMENT_BOOL)
         return set_argument(arguments, argument, "true");
     if (name[length] == '=')

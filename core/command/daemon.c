@@ -44,6 +44,7 @@ enum {
     ORPHAN_LAST_S = 5,
     PURGE_EVERY_S = 60,
     PURGE_BATCH = 500,
+    SETTINGS_EVERY_S = 30, /* should the word of another node's change be lost */
     SYNC_DEADLINE_S = 10,
 };
 
@@ -54,6 +55,7 @@ typedef struct Daemon {
     bool migrated;
     bool settings_loaded;
     int64_t purge_at_us;
+    int64_t settings_at_us;
     PhJobNode purge_node;
     int purging;
 } Daemon;
@@ -119,6 +121,7 @@ load_settings(Daemon *daemon, GError **error)
         !ph_store_ping_blocking(deadline_us, error))
         return false;
     daemon->settings_loaded = true;
+    daemon->settings_at_us = ph_monotonic_us() + SETTINGS_EVERY_S * G_USEC_PER_SEC;
     apply_log_settings();
     return true;
 }
@@ -318,7 +321,8 @@ tick(Daemon *daemon)
             ph_log(PH_LOG_ERROR, "store.cannot-use", "%s", error->message);
         return;
     }
-    if (__atomic_exchange_n(&news.stale, 0, __ATOMIC_SEQ_CST) != 0 &&
+    bool is_time = ph_monotonic_us() >= daemon->settings_at_us;
+    if ((__atomic_exchange_n(&news.stale, 0, __ATOMIC_SEQ_CST) != 0 || is_time) &&
         !load_settings(daemon, &error)) {
         __atomic_store_n(&news.stale, 1, __ATOMIC_SEQ_CST);
         ph_log(PH_LOG_WARNING, "settings.stale", "%s", error->message);

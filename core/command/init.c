@@ -50,7 +50,7 @@ parse_options(int argc, char **argv, GString *text)
 static bool
 write_config(const char *path, const char *text, GError **error)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
     if (fd < 0) {
         g_set_error(error, PH_ERROR, PH_ERROR_DENIED, "make \"%s\": %s", path, g_strerror(errno));
         return false;
@@ -134,6 +134,12 @@ init_state(const char *state, const char *path, const char *text, bool *is_new_o
     if (config == NULL || !ph_config_user(config, &uid, &gid, error)) {
         if (*is_new_out)
             g_unlink(path);
+        return false;
+    }
+    /* It may hold the database's password. */
+    if (*is_new_out && geteuid() == 0 && chown(path, 0, gid) != 0) {
+        g_set_error(error, PH_ERROR, PH_ERROR_DENIED, "give \"%s\" to its group: %s", path,
+            g_strerror(errno));
         return false;
     }
     return make_folders(config, uid, gid, error) && make_secrets(config, uid, gid, error);

@@ -156,6 +156,30 @@ set_openssl_error(const char *what, GError **error)
         reason != NULL ? reason : "unknown reason");
 }
 
+static X509 *
+read_any(const char *folder, const char *name)
+{
+    g_autoptr(BIO) bio = open_file(folder, name);
+    X509 *certificate = bio != NULL ? PEM_read_bio_X509(bio, NULL, NULL, NULL) : NULL;
+    ERR_clear_error();
+    return certificate;
+}
+
+/* A certificate that our CA did not issue is the administrator's: whatever its age, and even when
+ * it cannot be read, it is not ours to replace. */
+static bool
+is_somebody_elses(const char *folder)
+{
+    g_autofree char *path = g_build_filename(folder, "cert.pem", NULL);
+    if (!g_file_test(path, G_FILE_TEST_EXISTS))
+        return false;
+    g_autoptr(X509) leaf = read_any(folder, "cert.pem");
+    g_autoptr(X509) ca = read_any(folder, "ca.pem");
+    bool ours = leaf != NULL && ca != NULL && X509_verify(leaf, X509_get0_pubkey(ca)) == 1;
+    ERR_clear_error();
+    return !ours;
+}
+
 bool
 ph_local_ca_ensure(const char *folder, const char *host_name, GError **error)
 {
@@ -163,7 +187,7 @@ ph_local_ca_ensure(const char *folder, const char *host_name, GError **error)
     g_autoptr(EVP_PKEY) ca_key = read_key(folder, "ca.key");
     g_autoptr(X509) leaf = read_certificate(folder, "cert.pem");
     g_autoptr(EVP_PKEY) leaf_key = read_key(folder, "key.pem");
-    if (leaf != NULL && leaf_key != NULL)
+    if ((leaf != NULL && leaf_key != NULL) || is_somebody_elses(folder))
         return true;
 
     if (ca == NULL || ca_key == NULL) {

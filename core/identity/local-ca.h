@@ -3,6 +3,7 @@
  * Shape:    FOLDER/ca.pem, ca.key, cert.pem, key.pem. The leaf names the host, "localhost",
  *           127.0.0.1 and ::1. Keys are 0600. What exists and is still good for 30 days is left
  *           alone.
+ *           A cert.pem that this CA did not issue is never replaced.
  * Errors:   TEMPORARY (cannot write), INTERNAL.
  * Sources:  RFC 5280; RFC 6125.
  */

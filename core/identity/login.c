@@ -3,7 +3,7 @@
  * Every login reads the account's record (one round trip), so a new password, a suspended account
  * or a database that is away is known at once, on every node. The cache only spares the password
  * hash: it remembers, under a key that nobody outside this process knows, which credential a
- * (login, password) pair matched at which version of the account - or that it matched none.
+ * (login, password) pair matched at which version of the account.
  */
 #include "identity/login.h"
 
@@ -204,8 +204,10 @@ check_password(const PhLoginRequest *request, const PhLoginRecord *record)
     credential_id = match(request, record);
     if (record->credentials->len == 0)
         ph_password_waste_blocking(request->password);
+    if (credential_id == 0)
+        return 0; /* not remembered: guessing would push out what is good */
     remember(request, record->version, credential_id);
-    if (credential_id != 0 && record->account != NULL) {
+    if (record->account != NULL) {
         /* When it was last used is for people to read: losing it is no reason to refuse. */
         g_autoptr(GError) error = NULL;
         if (!ph_credential_used_blocking(
@@ -228,8 +230,11 @@ ask(const PhLoginRequest *request, PhIdentity **identity_out, const char **reaso
 {
     if (ph_throttle_is_closed(request->peer_address, request->login, ph_monotonic_us(),
             (double)ph_setting_int("identity.throttle.address_failures"),
-            (double)ph_setting_int("identity.throttle.login_failures")))
-        return answer_no(request, "too many failures", reason_out);
+            (double)ph_setting_int("identity.throttle.login_failures"))) {
+        /* Not counted again: who stops guessing is let in after a while. */
+        *reason_out = "too many failures";
+        return PH_LOGIN_NO;
+    }
 
     g_autoptr(GError) error = NULL;
     g_autoptr(PhLoginRecord) record =
@@ -266,8 +271,9 @@ ph_login_blocking(const PhLoginRequest *request, PhIdentity **identity_out, cons
         [PH_LOGIN_NO] = "login.no",
         [PH_LOGIN_UNAVAILABLE] = "login.unavailable",
     };
-    ph_log(PH_LOG_INFO, events[answer], "login=\"%s\" peer=%s service=%s reason=\"%s\"",
-        request->login, request->peer_address, request->service, reason);
+    g_autofree char *login = ph_log_quote(request->login);
+    ph_log(PH_LOG_INFO, events[answer], "login=\"%s\" peer=%s service=%s reason=\"%s\"", login,
+        request->peer_address, request->service, reason);
     if (reason_out != NULL)
         *reason_out = reason;
     return answer;
@@ -350,5 +356,6 @@ ph_login_run(PhTask *task, const char *login, const PhSecret *password, const ch
     job->peer = g_strdup(peer_address);
     job->service = g_strdup(service);
     job->done = done;
-    ph_task_run(task, PH_LANE_MAIL, login_job, login_job_done, job, login_job_free);
+    /* Hashing waits for its semaphore: a flood of logins must not hold the workers that mail needs. */
+    ph_task_run(task, PH_LANE_SLOW, login_job, login_job_done, job, login_job_free);
 }

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <pwd.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -75,13 +76,30 @@ read_line(int fd, GString *buffer, size_t limit, char **line_out)
 
 /* -- serving ----------------------------------------------------------------------------------- */
 
+/* For the audit log: who stands behind the socket. */
+static char *
+peer_name(int fd)
+{
+    struct ucred peer;
+    socklen_t size = sizeof(peer);
+    struct passwd entry;
+    struct passwd *found = NULL;
+    char text[4096];
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
+        return g_strdup("control");
+    if (getpwuid_r(peer.uid, &entry, text, sizeof(text), &found) == 0 && found != NULL)
+        return g_strdup(found->pw_name);
+    return g_strdup_printf("uid %u", peer.uid);
+}
+
 static void *
 caller_main(void *data)
 {
     int fd = GPOINTER_TO_INT(data);
+    g_autofree char *actor = peer_name(fd);
     ph_thread_set_kind(PH_THREAD_WORKER);
     ph_assert_in_job();
-    const PhCaller caller = { .actor = "control", .origin = "control", .role = PH_ROLE_OPERATOR };
+    const PhCaller caller = { .actor = actor, .origin = "control", .role = PH_ROLE_OPERATOR };
     g_autoptr(GString) buffer = g_string_new(NULL);
     char *line = NULL;
     while (read_line(fd, buffer, REQUEST_MAX_BYTES, &line)) {

@@ -200,7 +200,18 @@ static bool
 user_erase(PhActionCall *call, GError **error)
 {
     ph_assert_in_job();
-    return set_state(call, PH_ACCOUNT_ERASED, error);
+    const char *address = ph_action_text(call, "address");
+    g_autoptr(PhAccount) account =
+        ph_account_find_blocking(address, ph_action_deadline_us(call), error);
+    if (account == NULL)
+        return false;
+    if (account->state != PH_ACCOUNT_CLOSING) {
+        g_set_error(error, PH_ERROR, PH_ERROR_CONFLICT,
+            "\"%s\" is not closed; close it first: posthouse user remove", address);
+        return false;
+    }
+    return ph_account_set_state_blocking(
+        account->id, PH_ACCOUNT_ERASED, ph_action_deadline_us(call), error);
 }
 
 static bool
@@ -978,7 +989,7 @@ const PhActionRow ph_core_actions[] = {
     {"domain.remove", PH_ROLE_OPERATOR, PH_ACTION_CHANGES, domain_name_arguments, domain_remove, "give up a domain that has no accounts or aliases"},
     {"domain.list", PH_ROLE_OPERATOR, 0, list_arguments, domain_list, "the domains"},
     {"user.add", PH_ROLE_OPERATOR, PH_ACTION_CHANGES, user_add_arguments, user_add, "make an account"},
-    {"user.remove", PH_ROLE_OPERATOR, PH_ACTION_CHANGES, address_arguments, user_remove, "close an account; its data is kept for the closing time"},
+    {"user.remove", PH_ROLE_OPERATOR, PH_ACTION_CHANGES, address_arguments, user_remove, "close an account; its data is kept until it is erased"},
     {"user.erase", PH_ROLE_OPERATOR, PH_ACTION_CHANGES, address_arguments, user_erase, "erase the data of a closed account at once, for good"},
     {"user.suspend", PH_ROLE_OPERATOR, PH_ACTION_CHANGES, address_arguments, user_suspend, "let an account receive, but not log in"},
     {"user.activate", PH_ROLE_OPERATOR, PH_ACTION_CHANGES, address_arguments, user_activate, "open a suspended or closing account again"},

@@ -14,7 +14,7 @@
 typedef enum PhAccountState {
     PH_ACCOUNT_ACTIVE,    /* receives and logs in */
     PH_ACCOUNT_SUSPENDED, /* receives, does not log in */
-    PH_ACCOUNT_CLOSING,   /* neither; its data is kept until the closing time has passed */
+    PH_ACCOUNT_CLOSING,   /* neither; its data is kept until it is erased */
     PH_ACCOUNT_ERASED,    /* only the address remains, so that it is not given to someone else */
 } PhAccountState;
 

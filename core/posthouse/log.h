@@ -23,6 +23,10 @@ PH_API bool ph_log_enabled(PhLogLevel level);
  * words. */
 PH_API void ph_log(PhLogLevel level, const char *event, const char *format, ...) PH_PRINTF(3, 4);
 
+/* Text from a stranger for use between quotes in a line: `"` and `\\` are escaped, so that it cannot
+ * look like other fields. Free it. */
+PH_API char *ph_log_quote(const char *text);
+
 /* What lines written by this thread belong to, until the next call; null ends it. The runtime calls
  * it around each callback and job; the string must live as long. */
 PH_API void ph_log_set_context(const char *session_id);

@@ -1,7 +1,7 @@
 /* login.h - who is this? Three answers
  *
- * Shape:    credentials in, an identity out: yes, no, or "could not ask". Only yes and no are
- *           cached. SASL is a small state machine fed with decoded responses.
+ * Shape:    credentials in, an identity out: yes, no, or "could not ask". An outage is
+ *           never cached. SASL is a small state machine fed with decoded responses.
  * Threads:  *_blocking in a job (password hashing takes tens of ms and has a semaphore of its own);
  *           the rest anywhere.
  * Errors:   none: the answer says it. The reason is for the log, never for the client.
@@ -32,7 +32,7 @@ typedef struct PhLoginRequest {
     const char *login;
     const PhSecret *password;
     const char *peer_address; /* textual, for the throttle (IPv6 counts by /64) */
-    const char *service;      /* "imap", "smtp": for the log and for scopes of app passwords */
+    const char *service;      /* "imap", "smtp": for the log */
     int64_t deadline_us;
 } PhLoginRequest;
 

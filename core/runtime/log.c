@@ -94,6 +94,18 @@ append_clean(GString *line, const char *text, bool json)
     }
 }
 
+char *
+ph_log_quote(const char *text)
+{
+    GString *quoted = g_string_new(NULL);
+    for (; *text != '\0'; text++) {
+        if (*text == '"' || *text == '\\')
+            g_string_append_c(quoted, '\\');
+        g_string_append_c(quoted, *text);
+    }
+    return g_string_free(quoted, FALSE);
+}
+
 static void
 append_time(GString *line)
 {

@@ -60,7 +60,9 @@ imap_cmd_id(ImapSession *session, ImapParser *arguments)
                                          : imap_parse_string(arguments, &length);
             if (value == NULL || strlen(value) > FIELD_BYTES_MAX)
                 break;
-            g_string_append_printf(text, "%s%s=\"%s\"", i > 0 ? " " : "", name, value);
+            g_autofree char *quoted_name = ph_log_quote(name);
+            g_autofree char *quoted = ph_log_quote(value);
+            g_string_append_printf(text, "%s\"%s\"=\"%s\"", i > 0 ? " " : "", quoted_name, quoted);
             good = imap_parse_char(arguments, ')');
             if (!good && !imap_parse_space(arguments))
                 break;

@@ -232,7 +232,7 @@ bool imap_selected_is_gone(const ImapSession *session);
 /* Says so, and ends the session. */
 PH_ON_REACTOR void imap_leave_gone(ImapSession *session);
 PH_ON_REACTOR void imap_tell_flags(ImapSession *session, const PhUidSet *uids, bool with_uid);
-PH_ON_REACTOR void imap_tell_flag_names(ImapSession *session);
+PH_ON_REACTOR void imap_tell_flag_names(ImapSession *session, const PhView *view);
 
 /* -- commands ---------------------------------------------------------------------------------- */
 

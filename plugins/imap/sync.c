@@ -62,18 +62,18 @@ count_recent(const ImapSelected *selected)
 
 /* A keyword that this client has not heard of is named before it is used. */
 void
-imap_tell_flag_names(ImapSession *session)
+imap_tell_flag_names(ImapSession *session, const PhView *view)
 {
     ImapSelected *selected = session->selected;
     uint64_t named = 0;
     for (unsigned bit = 0; bit < 64; bit++)
-        if (ph_view_keyword(selected->told, bit) != NULL)
+        if (ph_view_keyword(view, bit) != NULL)
             named |= UINT64_C(1) << bit;
     if ((named & ~selected->told_keywords) == 0)
         return;
     selected->told_keywords |= named;
     g_autoptr(GString) names = g_string_new(NULL);
-    imap_append_keyword_names(names, selected->told);
+    imap_append_keyword_names(names, view);
     imap_untagged(session, "FLAGS (\\Answered \\Flagged \\Deleted \\Seen \\Draft%s)", names->str);
 }
 
@@ -116,7 +116,7 @@ imap_sync(ImapSession *session, bool may_expunge, const PhUidSet *silent)
         ph_view_diff(selected->told, latest, &expunging, &telling);
     g_autoptr(PhView) before = g_steal_pointer(&selected->told);
     selected->told = ph_view_ref(latest);
-    imap_tell_flag_names(session);
+    imap_tell_flag_names(session, latest);
     if (telling.added > 0) {
         imap_untagged(session, "%zu EXISTS", ph_view_count(latest));
         imap_untagged(session, "%zu RECENT", count_recent(selected));
@@ -130,6 +130,7 @@ imap_tell_flags(ImapSession *session, const PhUidSet *uids, bool with_uid)
 {
     const ImapSelected *selected = session->selected;
     g_autoptr(PhView) latest = ph_mailbox_watch_latest(selected->watch);
+    imap_tell_flag_names(session, latest);
     for (guint i = 0; i < uids->len; i++) {
         PhUidRange range = g_array_index(uids, PhUidRange, i);
         size_t n = ph_view_count(selected->told);

@@ -36,8 +36,8 @@ log_in(SmtpSession *session)
         ph_connection_peer_address(session->base.connection), "smtp", login_done);
 }
 
-static void
-end_auth(SmtpSession *session, const char *line)
+void
+smtp_auth_end(SmtpSession *session, const char *line)
 {
     ph_assert_on_reactor();
     g_clear_pointer(&session->sasl, ph_sasl_free);
@@ -63,7 +63,7 @@ step(SmtpSession *session, const char *text)
         log_in(session);
         return;
     case PH_SASL_BAD:
-        end_auth(session, "501 5.5.2 Malformed authentication");
+        smtp_auth_end(session, "501 5.5.2 Malformed authentication");
         return;
     }
 }
@@ -98,7 +98,7 @@ void
 smtp_auth_response(SmtpSession *session, const char *line)
 {
     if (strcmp(line, "*") == 0)
-        end_auth(session, "501 5.7.0 Authentication given up");
+        smtp_auth_end(session, "501 5.7.0 Authentication given up");
     else
         step(session, line);
 }

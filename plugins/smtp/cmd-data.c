@@ -375,7 +375,7 @@ answer_once(SmtpSession *session, const DeliverJob *job, const PhDelivery *deliv
         return;
     }
     ph_metric_add(&smtp_counters(session)->received, 1);
-    session->noops = 0;
+    session->noops = session->errors = 0;
     smtp_replyf(session, "250 2.0.0 Ok: %s", job->envelope->id);
     smtp_session_go_on(session);
 }

@@ -82,7 +82,8 @@ smtp_refuse_after(SmtpSession *session, const char *line, int64_t delay_ms)
     ph_log(PH_LOG_INFO, "smtp.refused", "peer=%s helo=\"%s\" reply=\"%s\"",
         ph_connection_peer_address(session->base.connection),
         session->helo != NULL ? session->helo : "", line);
-    if (++session->errors >= SMTP_HARD_ERRORS) {
+    /* What is put off is not the client's fault. */
+    if (line[0] == '5' && ++session->errors >= SMTP_HARD_ERRORS) {
         smtp_reply(session, line);
         smtp_reply(session, "421 4.7.0 Too many errors");
         ph_connection_close(session->base.connection);

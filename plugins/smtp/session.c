@@ -163,6 +163,16 @@ line_limit(const SmtpSession *session)
     return session->state == SMTP_STATE_AUTH ? SMTP_AUTH_LINE_MAX_BYTES : SMTP_LINE_MAX_BYTES;
 }
 
+/* A line that cannot be taken; in the middle of AUTH it ends that. */
+static PH_ON_REACTOR void
+refuse_line(SmtpSession *session, const char *reply)
+{
+    if (session->state == SMTP_STATE_AUTH)
+        smtp_auth_end(session, reply);
+    else
+        smtp_refuse(session, reply);
+}
+
 /* The whole line, with its end. */
 static void
 take_line(SmtpSession *session, const uint8_t *bytes, size_t length)
@@ -170,23 +180,23 @@ take_line(SmtpSession *session, const uint8_t *bytes, size_t length)
     ph_assert_on_reactor();
     if (session->discarding) {
         session->discarding = false;
-        smtp_refuse(session, "500 5.5.2 Line too long");
+        refuse_line(session, "500 5.5.2 Line too long");
         return;
     }
     bool strict = length >= 2 && bytes[length - 2] == '\r';
     size_t text_length = length - (strict ? 2 : 1);
     if (text_length > line_limit(session)) {
-        smtp_refuse(session, "500 5.5.2 Line too long");
+        refuse_line(session, "500 5.5.2 Line too long");
         return;
     }
     if (memchr(bytes, '\0', text_length) != NULL || memchr(bytes, '\r', text_length) != NULL) {
-        smtp_refuse(session, "500 5.5.2 Control characters in a command");
+        refuse_line(session, "500 5.5.2 Control characters in a command");
         return;
     }
     if (!strict) {
         g_autoptr(PhSettings) settings = ph_settings_current();
         if (strcmp(ph_settings_text(settings, "smtp.receive.line_ends", NULL), "reject") == 0) {
-            smtp_refuse(session, "500 5.5.2 Lines end with CR LF");
+            refuse_line(session, "500 5.5.2 Lines end with CR LF");
             return;
         }
     }

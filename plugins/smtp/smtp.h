@@ -170,6 +170,7 @@ PH_ON_REACTOR void smtp_cmd_rcpt(SmtpSession *session, const char *rest);
 PH_ON_REACTOR void smtp_cmd_data(SmtpSession *session, const char *rest);
 PH_ON_REACTOR void smtp_cmd_auth(SmtpSession *session, const char *rest);
 PH_ON_REACTOR void smtp_auth_response(SmtpSession *session, const char *line);
+PH_ON_REACTOR void smtp_auth_end(SmtpSession *session, const char *reply);
 /* Takes bytes of the message. True when its end was among them; the count of bytes used is set
  * either way. */
 PH_ON_REACTOR bool smtp_data_take(

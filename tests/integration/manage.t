@@ -53,6 +53,7 @@ subtest 'states of an account' => sub {
     is($can->() . $receives->(), '00', 'closing: neither');
     $server->cli_ok(qw(user activate dave@example.org));
     is($can->() . $receives->(), '11', 'and back, with its mail');
+    fails([qw(user erase dave@example.org)], qr/not closed/, 'what is open is not erased');
     $server->cli_ok(qw(user remove dave@example.org));
     $server->cli_ok(qw(user erase dave@example.org));
     fails([qw(user activate dave@example.org)], qr/dave|erased/, 'erased is erased');
@@ -148,6 +149,7 @@ subtest 'sessions' => sub {
 
 subtest 'audit, status, metrics, log' => sub {
     my $audit = $server->cli_ok(qw(audit list --action user.passwd));
+    like($audit, qr/^\S+Z +root +user\.passwd|^\S+Z +\w+ +user\.passwd/m, 'by whom');
     like($audit, qr/user\.passwd +bob\@example\.test +done/, 'who did what to whom');
     unlike($server->cli_ok(qw(audit list --limit 1000)), qr/horse/, 'without secrets');
     like($server->cli_ok(qw(audit list --action domain.add)), qr/domain\.add +example\.org +.*exists/, 'failures too');

@@ -105,6 +105,9 @@ subtest 'submission' => sub {
     like($smtp->cmd('AUTH PLAIN ==='), qr/^501 /, 'broken base64');
     like($smtp->cmd('AUTH CRAM-MD5'), qr/^504 /, 'a mechanism that is not offered');
     like($smtp->cmd('AUTH PLAIN'), qr/^334 /, 'without an initial response');
+    like($smtp->cmd('x' x 20000), qr/^500 /, 'a response that is too long');
+    like($smtp->cmd('NOOP'), qr/^250 /, 'ends the exchange');
+    like($smtp->cmd('AUTH PLAIN'), qr/^334 /, 'again');
     like($smtp->cmd('*'), qr/^501 /, 'given up');
     like($smtp->login('alice@example.test', $Posthouse::password), qr/^235 /, 'in');
     like($smtp->cmd('MAIL FROM:<bob@example.test>'), qr/^550 5\.7\.1/, 'not in the name of another');

@@ -121,7 +121,7 @@ test_kept(void)
     /* A broken CA key: a new CA, and a leaf of it. */
     g_autofree char *key = g_build_filename(folder, "ca.key", NULL);
     g_assert_true(g_file_set_contents(key, "rubbish", -1, NULL));
-    g_assert_true(g_file_set_contents(path, "rubbish", -1, NULL));
+    g_unlink(path);
     ensure("mail.example.test");
     g_free(run("openssl verify -verify_hostname mail.example.test -CAfile ca.pem cert.pem", &good));
     g_assert_true(good);
@@ -133,13 +133,35 @@ test_renewed(void)
 {
     bool good;
     ensure("mail.example.test");
-    g_free(run("openssl req -x509 -key key.pem -subj /CN=x -days 29 -out cert.pem", &good));
+    g_free(run("openssl req -new -key key.pem -subj /CN=x -out request.pem", &good));
+    g_free(run("openssl x509 -req -in request.pem -CA ca.pem -CAkey ca.key -days 29 -out cert.pem",
+        &good));
     g_assert_true(good);
     ensure("mail.example.test");
     g_autofree char *verified =
         run("openssl verify -verify_hostname mail.example.test -CAfile ca.pem cert.pem", &good);
     g_test_message("%s", verified);
     g_assert_true(good);
+}
+
+/* A certificate of somebody else is left alone: about to expire, or not even one. */
+static void
+test_foreign(void)
+{
+    bool good;
+    ensure("mail.example.test");
+    g_autofree char *path = g_build_filename(folder, "cert.pem", NULL);
+    g_free(run("openssl req -x509 -key key.pem -subj /CN=x -days 1 -out cert.pem", &good));
+    g_assert_true(good);
+    g_autofree char *before = content("cert.pem");
+    ensure("mail.example.test");
+    g_autofree char *after = content("cert.pem");
+    g_assert_cmpstr(after, ==, before);
+    g_assert_true(g_file_set_contents(path, "rubbish", -1, NULL));
+    ensure("mail.example.test");
+    g_autofree char *rubbish = content("cert.pem");
+    g_assert_cmpstr(rubbish, ==, "rubbish");
+    g_unlink(path);
 }
 
 /* A host name that does not fit into a common name, and one that would be read as more than a
@@ -176,6 +198,7 @@ main(int argc, char **argv)
     g_test_add_func("/local-ca/ensure/modes", test_modes);
     g_test_add_func("/local-ca/ensure/kept", test_kept);
     g_test_add_func("/local-ca/ensure/renewed", test_renewed);
+    g_test_add_func("/local-ca/ensure/foreign", test_foreign);
     g_test_add_func("/local-ca/ensure/names", test_names);
     g_test_add_func("/local-ca/ensure/nowhere", test_nowhere);
     folder = test_folder_new();
