@@ -10,8 +10,10 @@
 #include "identity/login.h"
 #include "management/control.h"
 #include "management/settings-sync.h"
+#include "posthouse/account.h"
 #include "posthouse/mailbox.h"
 #include "posthouse/metrics.h"
+#include "runtime/connection.h"
 #include "runtime/keeper-channel.h"
 #include "runtime/keeper.h"
 #include "runtime/listener.h"
@@ -63,6 +65,7 @@ typedef struct Daemon {
 static struct {
     int stale; /* settings changed elsewhere */
     int wake;
+    GAsyncQueue *accounts; /* int64_t*: ids whose password or state changed */
 } news = { .wake = -1 };
 
 /* The default of server.host_name is this machine's name, known only at run time. */
@@ -90,12 +93,14 @@ static PhSettingRow server_settings[] = {
 static void
 on_news(PhStoreNews kind, int64_t number, void *data)
 {
-    (void)number;
     (void)data;
-    if (kind != PH_NEWS_SETTINGS && kind != PH_NEWS_MISSED)
+    if (kind == PH_NEWS_ACCOUNT)
+        g_async_queue_push(news.accounts, g_memdup2(&number, sizeof(number)));
+    else if (kind == PH_NEWS_SETTINGS || kind == PH_NEWS_MISSED)
+        __atomic_store_n(&news.stale, 1, __ATOMIC_SEQ_CST);
+    else
         return;
     uint64_t one = 1;
-    __atomic_store_n(&news.stale, 1, __ATOMIC_SEQ_CST);
     ssize_t written = write(news.wake, &one, sizeof(one));
     (void)written;
 }
@@ -311,6 +316,60 @@ plan_purge(Daemon *daemon)
     ph_pool_push(PH_LANE_SLOW, &daemon->purge_node);
 }
 
+/* -- accounts that may not go on ------------------------------------------------------------------ */
+
+typedef struct AccountLook {
+    int64_t id;
+    char *login; /* null: no session */
+    unsigned n_cut;
+} AccountLook;
+
+static void
+find_login(PhReactor *reactor, void *data)
+{
+    ph_assert_on_reactor();
+    AccountLook *look = data;
+    if (look->login == NULL)
+        look->login = ph_connection_find_login(reactor, look->id);
+}
+
+static void
+cut_sessions(PhReactor *reactor, void *data)
+{
+    ph_assert_on_reactor();
+    AccountLook *look = data;
+    look->n_cut += ph_connection_cut_account(reactor, look->id);
+}
+
+/* Sessions of an account that is no longer active end; a new password alone cuts nobody. */
+PH_IN_JOB static void
+look_at_account(int64_t id)
+{
+    AccountLook look = { .id = id };
+    ph_reactors_call_blocking(find_login, &look);
+    if (look.login == NULL)
+        return;
+    g_autofree char *login = look.login;
+    g_autoptr(GError) error = NULL;
+    g_autoptr(PhAccount) account = ph_account_find_blocking(
+        login, ph_monotonic_us() + SYNC_DEADLINE_S * G_USEC_PER_SEC, &error);
+    bool gone = account == NULL && ph_error_code(error) == PH_ERROR_NOT_FOUND;
+    if (account != NULL ? account->state == PH_ACCOUNT_ACTIVE : !gone)
+        return;
+    ph_reactors_call_blocking(cut_sessions, &look);
+    ph_log(PH_LOG_NOTICE, "account.cut", "login=\"%s\" sessions=%u", login, look.n_cut);
+}
+
+PH_IN_JOB static void
+look_at_accounts(void)
+{
+    int64_t *id;
+    while ((id = g_async_queue_try_pop(news.accounts)) != NULL) {
+        look_at_account(*id);
+        g_free(id);
+    }
+}
+
 PH_IN_JOB static void
 tick(Daemon *daemon)
 {
@@ -327,6 +386,7 @@ tick(Daemon *daemon)
         __atomic_store_n(&news.stale, 1, __ATOMIC_SEQ_CST);
         ph_log(PH_LOG_WARNING, "settings.stale", "%s", error->message);
     }
+    look_at_accounts();
     plan_purge(daemon);
 }
 
@@ -415,6 +475,7 @@ ph_command_daemon(const PhCommonOptions *options, int argc, char **argv)
         return PH_EXIT_CONFIG;
     }
     news.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    news.accounts = g_async_queue_new_full(g_free);
     ph_channel_open(PH_CHANNEL_FD);
     ph_log_start("posthouse", g_getenv("JOURNAL_STREAM") != NULL ? PH_LOG_JOURNAL : PH_LOG_TEXT,
         PH_LOG_INFO);
@@ -435,6 +496,7 @@ ph_command_daemon(const PhCommonOptions *options, int argc, char **argv)
     ph_log(PH_LOG_NOTICE, "daemon.stopped", "status=%d", status);
     ph_log_stop();
     close(news.wake);
+    g_async_queue_unref(news.accounts);
     close(daemon.signals);
     g_free(daemon.conninfo);
     ph_config_free(daemon.config);

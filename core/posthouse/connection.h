@@ -163,3 +163,6 @@ PH_API PH_ON_REACTOR PhSession *ph_connection_connect(PhReactor *reactor, const 
 /* A short text about what the session does now ("alice@example.test, INBOX, IDLE"); shown by the
  * console. Copied. */
 PH_API PH_ON_REACTOR void ph_session_set_activity(PhSession *session, const char *activity);
+/* Who has logged in: the session is cut when the account is suspended or closed. Copied. */
+PH_API PH_ON_REACTOR void ph_session_set_account(
+    PhSession *session, int64_t account_id, const char *login);

@@ -107,6 +107,8 @@ struct PhConnection {
     char local_text[INET6_ADDRSTRLEN];
     char *server_name; /* outgoing: to verify */
     char *activity;
+    int64_t account_id; /* 0: nobody has logged in */
+    char *login;
     int64_t since_us;
     int64_t bytes_in;
     int64_t bytes_out;
@@ -695,6 +697,7 @@ destroy(PhConnection *connection)
     }
     g_free(connection->server_name);
     g_free(connection->activity);
+    g_free(connection->login);
     ph_reactor_free_later(connection->reactor, connection, free_connection);
 }
 
@@ -1241,6 +1244,25 @@ ph_connection_list(PhReactor *reactor, GPtrArray *infos)
     }
 }
 
+static void
+say_farewell(PhConnection *connection, PhFarewell why)
+{
+    ph_assert_on_reactor();
+    if (connection->state != STATE_OPEN || connection->session_class->farewell == NULL) {
+        ph_connection_close(connection);
+        return;
+    }
+    PhOwner *previous = enter(connection);
+    connection->session_class->farewell(connection->session, why);
+    leave(previous);
+}
+
+static bool
+has_session(const PhConnection *connection)
+{
+    return connection->session != NULL && connection->state < STATE_FLUSHING;
+}
+
 unsigned
 ph_connection_farewell(PhReactor *reactor, const PhOwner *owner, const char *id, PhFarewell why)
 {
@@ -1248,18 +1270,47 @@ ph_connection_farewell(PhReactor *reactor, const PhOwner *owner, const char *id,
     PhConnectionLink *list = ph_reactor_connections(reactor);
     for (PhConnectionLink *link = list->next; link != list; link = link->next) {
         PhConnection *connection = from_link(link);
-        if (connection->session == NULL || connection->state >= STATE_FLUSHING ||
-            (owner != NULL && connection->owner != owner) ||
+        if (!has_session(connection) || (owner != NULL && connection->owner != owner) ||
             (id != NULL && strcmp(id, connection->session->id) != 0))
             continue;
         n++;
-        if (connection->state != STATE_OPEN || connection->session_class->farewell == NULL) {
-            ph_connection_close(connection);
+        say_farewell(connection, why);
+    }
+    return n;
+}
+
+void
+ph_session_set_account(PhSession *session, int64_t account_id, const char *login)
+{
+    PhConnection *connection = session->connection;
+    g_free(connection->login);
+    connection->login = g_strdup(login);
+    connection->account_id = account_id;
+}
+
+char *
+ph_connection_find_login(PhReactor *reactor, int64_t account_id)
+{
+    PhConnectionLink *list = ph_reactor_connections(reactor);
+    for (PhConnectionLink *link = list->next; link != list; link = link->next) {
+        const PhConnection *connection = from_link(link);
+        if (has_session(connection) && connection->account_id == account_id)
+            return g_strdup(connection->login);
+    }
+    return NULL;
+}
+
+unsigned
+ph_connection_cut_account(PhReactor *reactor, int64_t account_id)
+{
+    unsigned n = 0;
+    PhConnectionLink *list = ph_reactor_connections(reactor);
+    for (PhConnectionLink *link = list->next; link != list; link = link->next) {
+        PhConnection *connection = from_link(link);
+        if (!has_session(connection) || connection->account_id != account_id)
             continue;
-        }
-        PhOwner *previous = enter(connection);
-        connection->session_class->farewell(connection->session, why);
-        leave(previous);
+        n++;
+        say_farewell(connection, PH_FAREWELL_CUT);
     }
     return n;
 }

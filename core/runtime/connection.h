@@ -31,6 +31,10 @@ void ph_session_info_free(PhSessionInfo *info);
 
 /* Appends a PhSessionInfo for each session. */
 PH_ON_REACTOR void ph_connection_list(PhReactor *reactor, GPtrArray *infos);
+/* The login of a session of this account; null: it has none here. Free it. */
+PH_ON_REACTOR char *ph_connection_find_login(PhReactor *reactor, int64_t account_id);
+/* Cuts the sessions of an account. The count. */
+PH_ON_REACTOR unsigned ph_connection_cut_account(PhReactor *reactor, int64_t account_id);
 /* Says farewell to the sessions of an owner (null: all), or to the one with this id (null: all).
  * The count. */
 PH_ON_REACTOR unsigned ph_connection_farewell(

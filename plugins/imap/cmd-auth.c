@@ -116,6 +116,7 @@ login_done(PhTask *task, PhLoginAnswer answer, PhIdentity *identity, int64_t del
     switch (answer) {
     case PH_LOGIN_YES: {
         session->identity = identity;
+        ph_session_set_account(&session->base, identity->account_id, identity->login);
         imap_session_set_state(session, IMAP_STATE_AUTHENTICATED);
         g_autofree char *capabilities = imap_capabilities(session);
         g_autofree char *code = g_strdup_printf("CAPABILITY %s", capabilities);

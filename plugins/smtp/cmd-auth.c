@@ -12,6 +12,7 @@ login_done(PhTask *task, PhLoginAnswer answer, PhIdentity *identity, int64_t del
     switch (answer) {
     case PH_LOGIN_YES:
         session->identity = identity;
+        ph_session_set_account(&session->base, identity->account_id, identity->login);
         session->errors = 0;
         smtp_session_set_state(session, SMTP_STATE_GREETED);
         smtp_reply(session, "235 2.7.0 Welcome");

@@ -78,7 +78,11 @@ $second = $two->imap(login => 'alice');
 $one->cli_ok([qw(user passwd bob@example.test --password-stdin)], "another-horse-8\n");
 ok(!eval { $two->imap(login => 'bob'); 1 }, 'an old password ends on the other at once');
 ok(eval { $two->imap(login => 'bob', password => 'another-horse-8'); 1 }, 'and the new one holds');
+my $here = $one->imap(login => 'bob', password => 'another-horse-8');
+my $there = $two->imap(login => 'bob', password => 'another-horse-8');
 $one->cli_ok(qw(user suspend bob@example.test));
+like($here->response(5), qr/^\* BYE/, 'the sessions of a suspended account end');
+like($there->response(5), qr/^\* BYE/, 'on the other node, too');
 ok(!eval { $two->imap(login => 'bob', password => 'another-horse-8'); 1 }, 'a suspended account logs in nowhere');
 
 is($one->stop, 0, 'the first stops');
