@@ -36,7 +36,17 @@ ph_assert_in_job(void)
 
 /* -- errors ------------------------------------------------------------------------------------ */
 
-G_DEFINE_QUARK(ph_error, ph_error)
+GQuark
+ph_error_quark(void)
+{
+    static GQuark quark;
+    GQuark known = __atomic_load_n(&quark, __ATOMIC_RELAXED);
+    if (known == 0) {
+        known = g_quark_from_static_string("ph-error-quark");
+        __atomic_store_n(&quark, known, __ATOMIC_RELAXED);
+    }
+    return known;
+}
 
 const char *
 ph_error_name(PhError code)
