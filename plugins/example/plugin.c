@@ -28,8 +28,7 @@ input(PhSession *session)
     ph_assert_on_reactor();
     EchoSession *echo = (EchoSession *)session;
     size_t length;
-    const uint8_t *end;
-    const uint8_t *bytes = ph_connection_input(session->connection, &length);
+    const uint8_t *end, *bytes = ph_connection_input(session->connection, &length);
     while ((end = memchr(bytes, '\n', length)) != NULL) {
         size_t line_length = (size_t)(end - bytes) + 1;
         ph_connection_write(session->connection, bytes, line_length);
