@@ -1,7 +1,7 @@
 /* account.h - tenants, domains, accounts, aliases, and where a recipient's mail goes
  *
  * Shape:    account (id, tenant, domain, address, state, quota); addresses are normalised (see
- *           ph_address_normalise in message-address.h) and at most 254 bytes.
+ *           ph_address_normalize in message-address.h) and at most 254 bytes.
  * Units:    bytes; microseconds since 1970 UTC; `deadline_us` is of the monotonic clock.
  * Threads:  *_blocking in a job; the rest anywhere.
  * Errors:   SYNTAX, NOT_FOUND, CONFLICT, LIMIT, UNAVAILABLE (the database is away: never "no").

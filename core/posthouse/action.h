@@ -5,7 +5,7 @@
  *           runs. The answer is a set of fields, and for lists a sequence of items with fields.
  *           Console, CLI and scripts call the same rows; what changes something is written to the
  *           audit log by the dispatcher.
- * Threads:  functions run in a job of the console's lane.
+ * Threads:  functions run on a thread that may block, with the leases of the console's lane.
  * Errors:   of the function; SYNTAX of the dispatcher names the argument.
  */
 #pragma once

@@ -68,8 +68,7 @@ PH_API PH_IN_JOB PhMailboxWatch *ph_mailbox_watch_blocking(int64_t actor_id, PhM
 PH_API void ph_mailbox_watch_free(PhMailboxWatch *watch);
 /* A new reference to the latest version. */
 PH_API PhView *ph_mailbox_watch_latest(PhMailboxWatch *watch);
-/* Asks the database whether there is more (NOOP after a lost notification; the safety net does this
- * too). */
+/* Asks the database at once whether there is more, instead of waiting for the slow poll. */
 PH_API PH_IN_JOB bool ph_mailbox_watch_refresh_blocking(
     PhMailboxWatch *watch, int64_t deadline_us, GError **error);
 

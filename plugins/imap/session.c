@@ -245,8 +245,8 @@ imap_command_limit(const ImapSession *session)
                                                 : IMAP_LINE_AFTER_LOGIN_BYTES;
 }
 
-/* False: more bytes are needed. A long line is gathered here in pieces, so that the connection's
- *        buffer stays small. */
+/* False: more bytes are needed. A line stays in the connection until its end is there; its limit is
+ * that of a command. */
 static bool
 step_line(ImapSession *session, const char *bytes, size_t length)
 {
