@@ -37,3 +37,27 @@ ph_save_CFLAGS=$CFLAGS
 CFLAGS="$CFLAGS -Werror $1"
 AC_LINK_IFELSE([AC_LANG_PROGRAM()], [], [AC_MSG_ERROR([$2])])
 CFLAGS=$ph_save_CFLAGS])
+
+dnl PH_CONSOLE
+dnl A release brings the console's bundle; a clone makes it with Node.js 18 or later and npm.
+AC_DEFUN([PH_CONSOLE], [
+AC_PATH_PROG([GLIB_COMPILE_RESOURCES], [glib-compile-resources])
+AS_IF([test -z "$GLIB_COMPILE_RESOURCES"], [AC_MSG_ERROR([glib-compile-resources is missing:
+  Debian: apt install libglib2.0-dev-bin
+  Fedora: dnf install glib2-devel])])
+AC_PATH_PROGS([NODE], [node nodejs])
+AC_PATH_PROG([NPM], [npm])
+AC_MSG_CHECKING([what the console is made from])
+AS_IF([test -f "$srcdir/admin-ui/bundle/admin-ui.gresource.xml"],
+  [ph_console=bundle
+   AC_MSG_RESULT([the bundle of this release])],
+  [AS_IF([test -n "$NODE" && test -n "$NPM" && "$NODE" -e 'process.exit(parseInt(process.versions.node, 10) < 18 ? 1 : 0)'],
+    [ph_console=npm
+     AC_MSG_RESULT([its sources, by $NPM])],
+    [AC_MSG_RESULT([nothing])
+     AC_MSG_ERROR([the console cannot be made: a clone needs Node.js 18 or later with npm
+(a release archive brings the console ready-made and needs neither):
+
+  Debian: apt install nodejs npm
+  Fedora: dnf install nodejs npm])])])
+AM_CONDITIONAL([CONSOLE_BUNDLED], [test "$ph_console" = bundle])])

@@ -1,7 +1,5 @@
-/* command.c - which subcommand, and help */
+/* command.c - which subcommand, and the options of all of them */
 #include "command/command.h"
-
-#include "management/actions.h"
 
 #include <config.h>
 #include <locale.h>
@@ -9,46 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct {
-    const char *name;
-    int (*run)(const PhCommonOptions *options, int argc, char **argv);
-    const char *help; /* null: not for people */
-} command_rows[] = {
+const PhCommandRow ph_commands[] = {
     { "serve", ph_command_serve, "serve until a signal ends it" },
     { "init", ph_command_init, "make a state folder with its posthouse.conf" },
+    { "help", ph_command_help, "this text; help COMMAND; help man; help bash-completion" },
     { "daemon", ph_command_daemon, NULL },
+    { 0 },
 };
-
-static void
-print_arguments(const PhActionRow *row)
-{
-    for (const PhArgumentRow *at = row->arguments; at != NULL && at->name != NULL; at++)
-        if ((at->flags & PH_ARGUMENT_POSITIONAL) != 0)
-            printf(" %s", at->name);
-    for (const PhArgumentRow *at = row->arguments; at != NULL && at->name != NULL; at++)
-        if (at->type == PH_ARGUMENT_SECRET)
-            printf(" [--%s-stdin]", at->name);
-        else if ((at->flags & PH_ARGUMENT_POSITIONAL) == 0)
-            printf(" [--%s%s]", at->name, at->type == PH_ARGUMENT_BOOL ? "" : " ...");
-}
-
-static int
-print_help(void)
-{
-    printf("posthouse [--state FOLDER | --config FILE] [--json] COMMAND ...\n\n");
-    for (size_t i = 0; i < G_N_ELEMENTS(command_rows); i++)
-        if (command_rows[i].help != NULL)
-            printf("  %-10s %s\n", command_rows[i].name, command_rows[i].help);
-    printf("  %-10s how the server is\n", "status");
-    printf("\nCommands to a running server:\n\n");
-    for (const PhActionRow *row = ph_core_actions; row->name != NULL; row++) {
-        g_auto(GStrv) words = g_strsplit(row->name, ".", 2);
-        printf("  %s %s", words[0], words[1]);
-        print_arguments(row);
-        printf("\n      %s\n", row->help);
-    }
-    return 0;
-}
 
 const char *
 ph_command_option(const char *name, int argc, char **argv, int *index)
@@ -93,15 +58,15 @@ take_options(PhCommonOptions *options, int argc, char **argv)
 static int
 run_command(const PhCommonOptions *options, int argc, char **argv)
 {
-    if (argc == 0 || strcmp(argv[0], "help") == 0 || strcmp(argv[0], "--help") == 0)
-        return print_help();
+    if (argc == 0 || strcmp(argv[0], "--help") == 0)
+        return ph_command_help(options, 0, NULL);
     if (strcmp(argv[0], "--version") == 0) {
         printf("posthouse %s\n", PH_VERSION);
         return 0;
     }
-    for (size_t i = 0; i < G_N_ELEMENTS(command_rows); i++)
-        if (strcmp(argv[0], command_rows[i].name) == 0)
-            return command_rows[i].run(options, argc - 1, argv + 1);
+    for (const PhCommandRow *row = ph_commands; row->name != NULL; row++)
+        if (strcmp(argv[0], row->name) == 0)
+            return row->run(options, argc - 1, argv + 1);
     return ph_command_action(options, argc, argv);
 }
 

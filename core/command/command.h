@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "posthouse/action.h"
 #include "runtime/config.h"
 
 /* Options that every subcommand takes, taken out of argv. */
@@ -14,6 +15,21 @@ typedef struct PhCommonOptions {
     char *config; /* --config FILE */
     bool json;    /* --json */
 } PhCommonOptions;
+
+typedef struct PhCommandRow {
+    const char *name; /* null ends the table */
+    int (*run)(const PhCommonOptions *options, int argc, char **argv);
+    const char *help; /* null: not for people */
+} PhCommandRow;
+
+extern const PhCommandRow ph_commands[];
+
+/* "help [COMMAND]", "help man", "help bash-completion": all from the rows. */
+int ph_command_help(const PhCommonOptions *options, int argc, char **argv);
+/* How an action is called, with each of its arguments. */
+void ph_print_action(const PhActionRow *row);
+/* The actions whose names begin with this word. False when there is none. */
+bool ph_print_group(const char *word);
 
 int ph_command_init(const PhCommonOptions *options, int argc, char **argv);
 int ph_command_serve(const PhCommonOptions *options, int argc, char **argv);

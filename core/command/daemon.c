@@ -8,8 +8,10 @@
 
 #include "identity/local-ca.h"
 #include "identity/login.h"
+#include "lua/engine.h"
+#include "management/console.h"
 #include "management/control.h"
-#include "management/settings-sync.h"
+#include "management/configuration.h"
 #include "posthouse/account.h"
 #include "posthouse/mailbox.h"
 #include "posthouse/metrics.h"
@@ -17,6 +19,7 @@
 #include "runtime/keeper-channel.h"
 #include "runtime/keeper.h"
 #include "runtime/listener.h"
+#include "runtime/log-file.h"
 #include "runtime/log.h"
 #include "runtime/plugin-loader.h"
 #include "runtime/pool.h"
@@ -24,6 +27,7 @@
 #include "runtime/process.h"
 #include "runtime/reactor.h"
 #include "runtime/settings.h"
+#include "runtime/site.h"
 #include "runtime/tls.h"
 #include "store/store.h"
 
@@ -73,7 +77,7 @@ static PhSettingRow server_settings[] = {
     { "server.host_name", PH_SETTING_TEXT, "localhost", 0, 253, NULL,
         PH_SCOPE_GLOBAL | PH_SCOPE_NODE,
         "The name by which this server greets and signs what it adds to mail." },
-    { "server.plugins", PH_SETTING_LIST, "smtp,imap", 0, 1024, NULL,
+    { "server.plugins", PH_SETTING_LIST, "smtp,imap,http,admin", 0, 1024, NULL,
         PH_SCOPE_GLOBAL | PH_SCOPE_NODE,
         "Plugins that are started, divided by commas. Read at start." },
     { "server.message.max_bytes", PH_SETTING_SIZE, "52428800", 1024, 2147483647, NULL,
@@ -122,7 +126,8 @@ load_settings(Daemon *daemon, GError **error)
 {
     int64_t deadline_us = ph_monotonic_us() + SYNC_DEADLINE_S * G_USEC_PER_SEC;
     /* The ping tells the status which schema this is. */
-    if (!ph_settings_sync_blocking(deadline_us, error) ||
+    if (!ph_configuration_load_blocking(deadline_us, error) ||
+        !ph_lua_sync_blocking(deadline_us, error) ||
         !ph_store_ping_blocking(deadline_us, error))
         return false;
     daemon->settings_loaded = true;
@@ -204,7 +209,7 @@ start_store(Daemon *daemon, GError **error)
         return true;
     ph_log(PH_LOG_ERROR, "store.away", "%s", cause->message);
     g_clear_error(&cause);
-    if (ph_settings_sync_from_cache(&cause)) {
+    if (ph_configuration_load_sealed(&cause)) {
         ph_log(
             PH_LOG_WARNING, "settings.from-cache", "the database is away: the last settings hold");
         apply_log_settings();
@@ -265,13 +270,19 @@ start(Daemon *daemon, GError **error)
 {
     g_autofree char *lock = ph_config_file(daemon->config, "run/daemon.lock");
     g_autofree char *control = NULL;
+    g_autofree char *scripts = ph_config_file(daemon->config, "scripts.cache");
+    g_autofree char *logs = ph_config_file(daemon->config, "log");
+    ph_log_files_set_folder(logs);
     server_settings[0].default_value = g_get_host_name();
     ph_settings_declare(server_settings);
     ph_settings_declare(ph_listener_settings);
     ph_settings_declare(ph_identity_settings);
+    ph_settings_declare(ph_lua_settings);
     if (!ph_process_lock(lock, 2000, error) ||
-        !ph_settings_sync_init(daemon->config->state, daemon->config->node_name, error) ||
-        !start_store(daemon, error))
+        !ph_configuration_init(daemon->config->state, daemon->config->node_name, error))
+        return false;
+    ph_lua_start(scripts);
+    if (!start_store(daemon, error))
         return false;
     start_tls(daemon);
     ph_pool_start(0);
@@ -395,6 +406,7 @@ reload(Daemon *daemon)
 {
     ph_log(PH_LOG_NOTICE, "daemon.reload", "certificates and settings are read again");
     start_tls(daemon);
+    ph_log_files_reopen();
     __atomic_store_n(&news.stale, 1, __ATOMIC_SEQ_CST);
 }
 
@@ -409,8 +421,12 @@ stop(Daemon *daemon, int64_t drain_ms)
     ph_plugins_stop_all(drain_ms);
     ph_pool_stop();
     ph_reactors_stop();
+    ph_lua_stop_blocking();
     ph_store_close_blocking();
     ph_login_cache_clear();
+    ph_console_forget();
+    ph_sites_forget();
+    ph_log_files_stop();
     ph_tls_forget();
 }
 

@@ -2,7 +2,7 @@
 #include "command/command.h"
 
 #include "identity/local-ca.h"
-#include "management/settings-sync.h"
+#include "management/configuration.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -97,7 +97,7 @@ make_secrets(const PhConfig *config, unsigned uid, unsigned gid, GError **error)
     static const char *const made[] = { "secret.key", "tls/ca.pem", "tls/ca.key", "tls/cert.pem",
         "tls/key.pem" };
     g_autofree char *tls = ph_config_file(config, "tls");
-    if (!ph_settings_sync_init(config->state, config->node_name, error) ||
+    if (!ph_configuration_init(config->state, config->node_name, error) ||
         !ph_local_ca_ensure(tls, g_get_host_name(), error))
         return false;
     for (size_t i = 0; i < G_N_ELEMENTS(made); i++) {

@@ -179,6 +179,7 @@ static PhIdentity *
 identity_of(const PhLoginRecord *record)
 {
     PhIdentity *identity = g_new0(PhIdentity, 1);
+    identity->version = record->version;
     if (record->account != NULL) {
         identity->account_id = record->account->id;
         identity->domain_id = record->account->domain_id;
@@ -186,6 +187,7 @@ identity_of(const PhLoginRecord *record)
         identity->login = g_strdup(record->account->address);
     } else {
         identity->login = g_strdup(record->operator_name);
+        identity->tenant_id = record->operator_tenant_id;
         identity->is_operator = true;
     }
     return identity;
@@ -215,6 +217,17 @@ check_password(const PhLoginRequest *request, const PhLoginRecord *record)
             ph_log(PH_LOG_DEBUG, "login.use-not-noted", "%s", error->message);
     }
     return credential_id;
+}
+
+static bool
+is_app_password(const PhLoginRecord *record, int64_t credential_id)
+{
+    for (guint i = 0; i < record->credentials->len; i++) {
+        const PhCredential *credential = record->credentials->pdata[i];
+        if (credential->id == credential_id && credential->kind == PH_CREDENTIAL_APP)
+            return true;
+    }
+    return false;
 }
 
 static PhLoginAnswer
@@ -249,8 +262,12 @@ ask(const PhLoginRequest *request, PhIdentity **identity_out, const char **reaso
         *reason_out = "could not ask";
         return PH_LOGIN_UNAVAILABLE;
     }
-    if (check_password(request, record) == 0)
+    int64_t credential_id = check_password(request, record);
+    if (credential_id == 0)
         return answer_no(request, "wrong password", reason_out);
+    /* A lost device must not be able to change the account. */
+    if (strcmp(request->service, "console") == 0 && is_app_password(record, credential_id))
+        return answer_no(request, "an app password does not open the console", reason_out);
     const char *refused = refusal(request, record);
     if (refused != NULL)
         return answer_no(request, refused, reason_out);

@@ -30,7 +30,7 @@ typedef struct PhAccount {
     int64_t used_bytes;
     int64_t used_messages;
     int64_t created_us;
-    int64_t version; /* raised by each change of password or state: caches compare it */
+    int64_t version; /* raised by each change: caches compare it */
 } PhAccount;
 
 PH_API void ph_account_free(PhAccount *account);
@@ -76,9 +76,21 @@ PH_API PH_IN_JOB bool ph_domain_add_blocking(const char *name, int64_t tenant_id
 /* CONFLICT while it has accounts or aliases. */
 PH_API PH_IN_JOB bool ph_domain_remove_blocking(
     const char *name, int64_t deadline_us, GError **error);
-/* Items are PhDomain, by name. `filter` is a substring or null. */
-PH_API PH_IN_JOB PhPage *ph_domain_list_blocking(
-    const char *filter, const char *after, unsigned limit, int64_t deadline_us, GError **error);
+PH_API PH_IN_JOB PhDomain *ph_domain_find_blocking(
+    const char *name, int64_t deadline_us, GError **error);
+
+/* What a list is of; zeroed members do not matter. */
+typedef struct PhListFilter {
+    int64_t tenant_id;  /* 0: of all */
+    const char *domain; /* accounts and aliases of this one */
+    const char *target; /* aliases that lead to this address */
+    const char *text;   /* a substring */
+    unsigned states;    /* accounts: 1 << PhAccountState, or-ed */
+} PhListFilter;
+
+/* Items are PhDomain, by name. */
+PH_API PH_IN_JOB PhPage *ph_domain_list_blocking(const PhListFilter *filter, const char *after,
+    unsigned limit, int64_t deadline_us, GError **error);
 
 /* Makes the account with INBOX, Drafts, Sent, Junk, Trash and Archive (special use set,
  * subscribed). `verifier` is a password hash made by core/identity, or null for an account without
@@ -89,11 +101,20 @@ PH_API PH_IN_JOB PhAccount *ph_account_find_blocking(
     const char *address, int64_t deadline_us, GError **error);
 PH_API PH_IN_JOB bool ph_account_set_state_blocking(
     int64_t account_id, PhAccountState state, int64_t deadline_us, GError **error);
-PH_API PH_IN_JOB bool ph_account_set_quota_blocking(int64_t account_id, int64_t quota_bytes,
-    int64_t quota_messages, int64_t deadline_us, GError **error);
+
+typedef struct PhAccountChange {
+    const char *display_name; /* null: as it is */
+    int64_t quota_bytes;      /* below 0: as it is */
+    int64_t quota_messages;
+    int64_t if_version; /* below 0: whatever it is */
+} PhAccountChange;
+
+/* CONFLICT when it is another version. */
+PH_API PH_IN_JOB bool ph_account_change_blocking(
+    int64_t account_id, const PhAccountChange *change, int64_t deadline_us, GError **error);
 /* Items are PhAccount, by address. */
-PH_API PH_IN_JOB PhPage *ph_account_list_blocking(const char *domain, const char *filter,
-    const char *after, unsigned limit, int64_t deadline_us, GError **error);
+PH_API PH_IN_JOB PhPage *ph_account_list_blocking(const PhListFilter *filter, const char *after,
+    unsigned limit, int64_t deadline_us, GError **error);
 
 /* An alias of a local domain; the target may be local or outside. */
 PH_API PH_IN_JOB bool ph_alias_add_blocking(
@@ -101,8 +122,8 @@ PH_API PH_IN_JOB bool ph_alias_add_blocking(
 PH_API PH_IN_JOB bool ph_alias_remove_blocking(
     const char *address, const char *target, int64_t deadline_us, GError **error);
 /* Items are PhAlias. */
-PH_API PH_IN_JOB PhPage *ph_alias_list_blocking(const char *domain, const char *filter,
-    const char *after, unsigned limit, int64_t deadline_us, GError **error);
+PH_API PH_IN_JOB PhPage *ph_alias_list_blocking(const PhListFilter *filter, const char *after,
+    unsigned limit, int64_t deadline_us, GError **error);
 
 /* -- credentials (core/identity is the caller; a verifier is text that only it understands) ---- */
 
@@ -128,6 +149,7 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(PhCredential, ph_credential_free)
 typedef struct PhLoginRecord {
     PhAccount *account;     /* null for an operator */
     char *operator_name;    /* null for an account */
+    int64_t operator_tenant_id; /* 0: of the whole installation */
     GPtrArray *credentials; /* PhCredential */
     int64_t version;
 } PhLoginRecord;
@@ -146,8 +168,9 @@ PH_API PH_IN_JOB bool ph_app_password_remove_blocking(
     int64_t account_id, int64_t id, int64_t deadline_us, GError **error);
 PH_API PH_IN_JOB bool ph_credential_used_blocking(
     int64_t account_id, int64_t credential_id, int64_t deadline_us, GError **error);
-PH_API PH_IN_JOB bool ph_operator_add_blocking(
-    const char *name, const char *verifier, int64_t deadline_us, GError **error);
+/* `tenant_id` 0: of the whole installation. */
+PH_API PH_IN_JOB bool ph_operator_add_blocking(const char *name, const char *verifier,
+    int64_t tenant_id, int64_t deadline_us, GError **error);
 PH_API PH_IN_JOB bool ph_operator_remove_blocking(
     const char *name, int64_t deadline_us, GError **error);
 
@@ -162,6 +185,7 @@ typedef enum PhRouteKind {
 typedef struct PhRoute {
     PhRouteKind kind;
     bool domain_is_local;
+    int64_t tenant_id; /* of the local domain, else -1 */
     GArray *accounts;   /* int64_t account ids, each once, ascending */
     GPtrArray *outside; /* addresses outside */
     bool over_quota;    /* some account is at its quota now */

@@ -1,10 +1,11 @@
 /* action.h - what management can do, as rows
  *
- * Shape:    an action has a name of two words ("domain.add"), arguments with types, a role that may
- *           call it, and a function. Arguments are checked against their rows before the function
- *           runs. The answer is a set of fields, and for lists a sequence of items with fields.
- *           Console, CLI and scripts call the same rows; what changes something is written to the
- *           audit log by the dispatcher.
+ * Shape:    an action has a name of two words ("domain.add"), arguments with types, the fields of its
+ *           answer, a role that may call it, its place in the HTTP API, and a function. Arguments
+ *           are checked against their rows before the function runs. The answer is a set of fields,
+ *           and for lists a sequence of items with fields. CLI, its manual and its completion, API
+ *           and its OpenAPI document, and the console's forms come from these rows; what changes
+ *           something is written to the audit log by the dispatcher.
  * Threads:  functions run on a thread that may block, with the leases of the console's lane.
  * Errors:   of the function; SYNTAX of the dispatcher names the argument.
  */
@@ -14,7 +15,7 @@
 
 typedef enum PhRole {
     PH_ROLE_USER,     /* an account, about itself */
-    PH_ROLE_TENANT,   /* a tenant's administrator */
+    PH_ROLE_TENANT,   /* a tenant's administrator, about what is the tenant's */
     PH_ROLE_OPERATOR, /* the whole installation */
 } PhRole;
 
@@ -24,6 +25,7 @@ typedef enum PhArgumentType {
     PH_ARGUMENT_BOOL,
     PH_ARGUMENT_SECRET,   /* never shown, logged or written to the audit log */
     PH_ARGUMENT_DOCUMENT, /* a longer text; the CLI reads it from a file, "-" is standard input */
+    PH_ARGUMENT_SECRET_DOCUMENT,
 } PhArgumentType;
 
 enum {
@@ -37,20 +39,48 @@ typedef struct PhArgumentRow {
     PhArgumentType type;
     unsigned flags;
     const char *help;
+    const char *choices; /* TEXT: one of these, divided by "|"; null: any */
+    int64_t min;         /* INT: the range, when min < max (else 0 to INT64_MAX); TEXT: max is its
+                            length in bytes (0: 4,096) */
+    int64_t max;
 } PhArgumentRow;
+
+typedef enum PhAnswerType {
+    PH_ANSWER_TEXT,
+    PH_ANSWER_INT,
+    PH_ANSWER_BOOL,
+    PH_ANSWER_TIME,
+} PhAnswerType;
+
+enum {
+    PH_ANSWER_OF_ITEM = 1 << 0, /* in each item of the list, not beside it */
+    PH_ANSWER_LONG = 1 << 1,    /* left out where it would not fit: a table of the CLI */
+};
+
+typedef struct PhAnswerRow {
+    const char *name; /* null ends the table */
+    PhAnswerType type;
+    unsigned flags;
+    const char *help;
+} PhAnswerRow;
 
 enum {
     PH_ACTION_CHANGES = 1 << 0, /* goes to the audit log */
+    PH_ACTION_WITHOUT_STORE = 1 << 1, /* works while the database is away */
 };
 
 typedef struct PhActionCall PhActionCall;
 
 struct PhActionRow {
     const char *name; /* null ends the table */
-    PhRole role;
+    PhRole role;      /* the least that may call it */
     unsigned flags;
-    const PhArgumentRow *arguments;
+    const PhArgumentRow *arguments; /* null: none */
+    const PhAnswerRow *answers;     /* null: none */
     bool (*run)(PhActionCall *call, GError **error);
+    const char *route;   /* "DELETE /domains/{name}"; null: "POST /actions/NAME" */
+    const char *subject; /* the action that shows what is changed, called before and after for the
+                            audit log with those of the arguments that it takes; null: none */
     const char *help;
 };
 typedef struct PhActionRow PhActionRow;
@@ -65,6 +95,15 @@ PH_API const PhSecret *ph_action_secret(const PhActionCall *call, const char *na
 PH_API int64_t ph_action_deadline_us(const PhActionCall *call);
 /* Who calls: an operator's name, or a login. */
 PH_API const char *ph_action_actor(const PhActionCall *call);
+PH_API PhRole ph_action_role(const PhActionCall *call);
+/* May the caller see and change what belongs to this tenant? An operator may everything; others are
+ * told NOT_FOUND by the function. */
+PH_API bool ph_action_may_tenant(const PhActionCall *call, int64_t tenant_id);
+/* Which argument the error is about, when the function fails; otherwise it is the first positional
+ * one. */
+PH_API void ph_action_blame(PhActionCall *call, const char *argument);
+/* The tenant that a new thing belongs to: the caller's; for an operator, 0. */
+PH_API int64_t ph_action_tenant(const PhActionCall *call);
 
 /* Fields of the answer; after ph_answer_item() of the newest item. Null text is left out. */
 PH_API void ph_answer_text(PhActionCall *call, const char *name, const char *value);

@@ -99,6 +99,18 @@ PH_API PH_ON_REACTOR void ph_connection_printf(PhConnection *connection, const c
     PH_PRINTF(2, 3);
 /* By reference, not copied. */
 PH_API PH_ON_REACTOR void ph_connection_write_bytes(PhConnection *connection, GBytes *bytes);
+/* A descriptor that several may send from, counted. */
+typedef struct PhFile PhFile;
+/* Takes the descriptor. Anywhere, as the three below. */
+PH_API PhFile *ph_file_new(int fd);
+PH_API PhFile *ph_file_ref(PhFile *file);
+PH_API void ph_file_unref(PhFile *file);
+PH_API int ph_file_fd(const PhFile *file);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(PhFile, ph_file_unref)
+/* A part of a file, not read before it is sent: sendfile on a plain connection, slices with TLS; what
+ * is not in memory is read in a job. A file that turns out to be shorter breaks the connection. */
+PH_API PH_ON_REACTOR void ph_connection_write_file(
+    PhConnection *connection, PhFile *file, int64_t offset, int64_t length);
 /* Bytes not yet taken by the kernel. */
 PH_API PH_ON_REACTOR size_t ph_connection_output_pending(const PhConnection *connection);
 /* Above the high mark: stop producing, wait for `drained`. */
@@ -109,8 +121,11 @@ PH_API PH_ON_REACTOR bool ph_connection_output_is_full(const PhConnection *conne
 /* One deadline, counted from now; 0 ends it. It is one-shot: `timed_out`, then none. */
 PH_API PH_ON_REACTOR void ph_connection_set_timeout_ms(
     PhConnection *connection, int64_t timeout_ms);
-/* Sends what is pending, then closes (with TLS close_notify), at most 10 s later. `closed` follows,
- * later. */
+/* How long the peer may take nothing of what is pending (default 120 s). */
+PH_API PH_ON_REACTOR void ph_connection_set_stall_timeout_ms(
+    PhConnection *connection, int64_t timeout_ms);
+/* Sends what is pending, then closes (with TLS close_notify); it is broken off when the peer takes
+ * nothing for 10 s. `closed` follows, later. */
 PH_API PH_ON_REACTOR void ph_connection_close(PhConnection *connection);
 /* At once, without sending what is pending. */
 PH_API PH_ON_REACTOR void ph_connection_abort(PhConnection *connection);

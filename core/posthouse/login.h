@@ -21,8 +21,9 @@ typedef struct PhIdentity {
     int64_t account_id; /* 0 for an operator */
     int64_t domain_id;
     int64_t tenant_id;
-    char *login; /* the primary address, or the operator's name */
-    bool is_operator;
+    int64_t version; /* of the account or operator: another one after each change of its password */
+    char *login;     /* the primary address, or the operator's name */
+    bool is_operator; /* with a tenant_id other than 0: an administrator of that tenant */
 } PhIdentity;
 
 PH_API void ph_identity_free(PhIdentity *identity);

@@ -31,6 +31,7 @@ struct PhServiceRow {
     const PhSessionClass *session_class;
     const void *role; /* the plugin's own: what differs between its services */
     const char *alpn; /* the protocol to agree on in TLS, or null */
+    bool apart; /* served by the reactor that is apart, so that it answers while others are busy */
 };
 
 typedef struct PhActionRow PhActionRow; /* action.h */

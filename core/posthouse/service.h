@@ -19,6 +19,8 @@ PH_API bool ph_service_publish(
 PH_API void ph_service_withdraw(const char *name, const void *table);
 /* Null when nobody offers it in this version or a later one. */
 PH_API PhServiceHold *ph_service_hold(const char *name, unsigned version);
+/* One more hold on the same table, also when it is not offered any more. */
+PH_API PhServiceHold *ph_service_hold_again(const PhServiceHold *hold);
 PH_API const void *ph_service_table(const PhServiceHold *hold);
 PH_API void ph_service_release(PhServiceHold *hold);
 /* How many hold this table now. */

@@ -53,6 +53,8 @@ typedef struct PhSettings PhSettings;
 
 /* The current snapshot; a new reference. */
 PH_API PhSettings *ph_settings_current(void);
+/* Another number when there is another snapshot: what a cache compares. One atomic load. */
+PH_API uint64_t ph_settings_generation(void);
 PH_API PhSettings *ph_settings_ref(PhSettings *settings);
 PH_API void ph_settings_unref(PhSettings *settings);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(PhSettings, ph_settings_unref)

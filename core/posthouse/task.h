@@ -59,5 +59,10 @@ PH_API PH_ON_REACTOR void ph_wake_close(PhWake *wake);
 PH_API PhWake *ph_wake_ref(PhWake *wake);
 PH_API void ph_wake_unref(PhWake *wake);
 
+/* The reactor that serves nothing but the services that are apart (see plugin.h). Anywhere. */
+PH_API PhReactor *ph_reactor_apart(void);
+/* Runs `func` on the reactor and waits for it; at once on the reactor itself. From any thread that
+ * may wait. */
+PH_API void ph_reactor_run_blocking(PhReactor *reactor, void (*func)(void *data), void *data);
 /* Runs `func` on the reactor, soon. From any thread. */
 PH_API void ph_reactor_post(PhReactor *reactor, void (*func)(void *data), void *data);

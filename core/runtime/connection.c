@@ -27,6 +27,8 @@
 #include <openssl/err.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/sendfile.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -49,6 +51,9 @@ enum {
     ROUNDS_PER_RUN = 16, /* reads before others get their turn */
     HANDSHAKE_TIMEOUT_MS = 30 * 1000,
     WRITE_STALL_MS = 120 * 1000, /* the peer takes nothing for so long */
+    FILE_WINDOW_BYTES = 256 * 1024, /* of a file, looked at and sent at once */
+    FILE_SLICE_BYTES = 64 * 1024,   /* of a file, read into memory at once */
+    BYTES_PER_RUN = 2 * 1024 * 1024,
     FLUSH_TIMEOUT_MS = 10 * 1000,
     LINGER_MS = 2 * 1000,
 };
@@ -56,12 +61,27 @@ enum {
 typedef struct Chunk Chunk;
 struct Chunk {
     Chunk *next;
-    size_t size; /* of data[]; 0 with `bytes` */
+    size_t size; /* of data[]; 0 with `bytes` or `file` */
     size_t start;
     size_t end;
     GBytes *bytes;
+    PhFile *file; /* start and end are places in it */
     uint8_t data[];
 };
+
+struct PhFile {
+    PhRef ref;
+    int fd;
+};
+
+/* A slice that is being read in a job, because it was not in memory. */
+typedef struct FileRead {
+    PhFile *file;
+    PhConnection *connection;
+    Chunk *chunk;
+    size_t offset;
+    int error;
+} FileRead;
 
 struct PhConnection {
     PhSource source; /* first: events name it */
@@ -97,6 +117,9 @@ struct PhConnection {
     Chunk *output;
     Chunk *output_last;
     size_t output_pending;
+    int64_t stall_timeout_ms;
+    PhTask file_task; /* made for the first read */
+    bool reading_file;
 
     SSL *ssl;
     PhTimer session_timer;
@@ -117,6 +140,7 @@ struct PhConnection {
 static int connections; /* of this process */
 
 static PH_ON_REACTOR void connection_run(PhConnection *connection);
+static void break_off(PhConnection *connection, PhCloseReason reason);
 static PH_ON_REACTOR void destroy(PhConnection *connection);
 
 int
@@ -505,6 +529,53 @@ ph_connection_output_is_full(const PhConnection *connection)
     return connection->output_pending > PH_OUTPUT_HIGH_BYTES;
 }
 
+/* -- files ------------------------------------------------------------------------------------- */
+
+PhFile *
+ph_file_new(int fd)
+{
+    PhFile *file = g_new(PhFile, 1);
+    ph_ref_init(&file->ref);
+    file->fd = fd;
+    return file;
+}
+
+PhFile *
+ph_file_ref(PhFile *file)
+{
+    ph_ref_take(&file->ref);
+    return file;
+}
+
+void
+ph_file_unref(PhFile *file)
+{
+    if (file == NULL || !ph_ref_drop(&file->ref))
+        return;
+    close(file->fd);
+    g_free(file);
+}
+
+int
+ph_file_fd(const PhFile *file)
+{
+    return file->fd;
+}
+
+void
+ph_connection_write_file(PhConnection *connection, PhFile *file, int64_t offset, int64_t length)
+{
+    if (!takes_output(connection) || length <= 0)
+        return;
+    Chunk *chunk = g_new0(Chunk, 1);
+    chunk->file = ph_file_ref(file);
+    chunk->start = (size_t)offset;
+    chunk->end = (size_t)(offset + length);
+    add_pending(connection, (size_t)length);
+    append_chunk(connection, chunk);
+    touch(connection);
+}
+
 static const uint8_t *
 chunk_data(const Chunk *chunk)
 {
@@ -517,6 +588,7 @@ chunk_free(Chunk *chunk)
 {
     if (chunk->bytes != NULL)
         g_bytes_unref(chunk->bytes);
+    ph_file_unref(chunk->file);
     g_free(chunk);
 }
 
@@ -546,15 +618,17 @@ write_plain(PhConnection *connection, size_t *length_out)
     struct iovec parts[GATHER_CHUNKS];
     size_t n_parts = 0;
     size_t asked = 0;
-    for (Chunk *chunk = connection->output; chunk != NULL && n_parts < GATHER_CHUNKS;
-         chunk = chunk->next) {
+    const Chunk *chunk = connection->output;
+    for (; chunk != NULL && chunk->file == NULL && n_parts < GATHER_CHUNKS; chunk = chunk->next) {
         /* sendmsg() only reads; its type does not say so. */
         parts[n_parts].iov_base = (void *)(uintptr_t)chunk_data(chunk);
         parts[n_parts].iov_len = chunk->end - chunk->start;
         asked += parts[n_parts++].iov_len;
     }
     struct msghdr message = { .msg_iov = parts, .msg_iovlen = n_parts };
-    ssize_t n = sendmsg(connection->source.fd, &message, MSG_NOSIGNAL);
+    /* What follows at once shares the packet. */
+    int more = chunk != NULL && !connection->reading_file ? MSG_MORE : 0;
+    ssize_t n = sendmsg(connection->source.fd, &message, MSG_NOSIGNAL | more);
     if (n >= 0) {
         if ((size_t)n < asked)
             connection->writable = false;
@@ -579,7 +653,8 @@ write_tls(PhConnection *connection, size_t *length_out)
     if (length < TLS_RECORD_BYTES && first->next != NULL) {
         uint8_t *scratch = ph_reactor_scratch(connection->reactor);
         length = 0;
-        for (const Chunk *chunk = first; chunk != NULL && length < TLS_RECORD_BYTES;
+        for (const Chunk *chunk = first;
+             chunk != NULL && chunk->file == NULL && length < TLS_RECORD_BYTES;
              chunk = chunk->next) {
             size_t n = MIN(chunk->end - chunk->start, TLS_RECORD_BYTES - length);
             memcpy(scratch + length, chunk_data(chunk), n);
@@ -595,27 +670,218 @@ write_tls(PhConnection *connection, size_t *length_out)
     return READ_GOT;
 }
 
+/* The slice that was read goes before the rest of its file. */
+static void
+insert_slice(PhConnection *connection, Chunk *slice)
+{
+    Chunk *rest = connection->output;
+    rest->start += slice->end;
+    if (rest->start < rest->end) {
+        slice->next = rest;
+    } else {
+        slice->next = rest->next;
+        if (connection->output_last == rest)
+            connection->output_last = slice;
+        chunk_free(rest);
+    }
+    connection->output = slice;
+}
+
+static void
+read_slice(void *data)
+{
+    ph_assert_in_job();
+    FileRead *read_ = data;
+    Chunk *slice = read_->chunk;
+    while (slice->end < slice->size) {
+        ssize_t n = pread(read_->file->fd, slice->data + slice->end, slice->size - slice->end,
+            (off_t)(read_->offset + slice->end));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            read_->error = n < 0 ? errno : ENODATA;
+            return;
+        }
+        slice->end += (size_t)n;
+    }
+}
+
+static void
+slice_read(PhTask *task, void *data)
+{
+    ph_assert_on_reactor();
+    (void)task;
+    FileRead *read_ = data;
+    PhConnection *connection = read_->connection;
+    connection->reading_file = false;
+    if (read_->error != 0) {
+        break_off(connection, PH_CLOSE_ERROR);
+        return;
+    }
+    if (connection->output != NULL)
+        insert_slice(connection, g_steal_pointer(&read_->chunk));
+    touch(connection);
+}
+
+static void
+file_read_free(void *data)
+{
+    FileRead *read_ = data;
+    ph_file_unref(read_->file);
+    if (read_->chunk != NULL)
+        chunk_free(read_->chunk);
+    g_free(read_);
+}
+
+static Chunk *
+slice_new(const Chunk *chunk)
+{
+    size_t size = MIN(chunk->end - chunk->start, FILE_SLICE_BYTES);
+    Chunk *slice = g_malloc(sizeof(Chunk) + size);
+    *slice = (Chunk){ .size = size };
+    return slice;
+}
+
+static PH_ON_REACTOR void
+begin_read(PhConnection *connection)
+{
+    const Chunk *chunk = connection->output;
+    if (connection->file_task.core == NULL) {
+        PhOwner *previous = ph_owner_enter(connection->owner);
+        ph_task_init(&connection->file_task, connection->reactor);
+        ph_owner_leave(previous);
+    }
+    FileRead *read_ = g_new0(FileRead, 1);
+    read_->file = ph_file_ref(chunk->file);
+    read_->connection = connection;
+    read_->chunk = slice_new(chunk);
+    read_->offset = chunk->start;
+    connection->reading_file = true;
+    ph_task_run(
+        &connection->file_task, PH_LANE_WEB, read_slice, slice_read, read_, file_read_free);
+}
+
+/* How much from `offset` on is in memory, up to `length`: asked, not read. */
+static size_t
+cached_bytes(int fd, size_t offset, size_t length)
+{
+#ifdef SYS_cachestat
+    static int missing; /* a kernel before 6.5 */
+    struct {
+        uint64_t offset;
+        uint64_t length;
+    } range = { offset, length };
+    struct {
+        uint64_t cached;
+        uint64_t rest[4];
+    } found = { 0 };
+    size_t pages = (offset + length + 4095) / 4096 - offset / 4096;
+    if (!__atomic_load_n(&missing, __ATOMIC_RELAXED)) {
+        if (syscall(SYS_cachestat, fd, &range, &found, 0) == 0) {
+            if (found.cached >= pages)
+                return length;
+        } else {
+            __atomic_store_n(&missing, 1, __ATOMIC_RELAXED);
+        }
+    }
+#endif
+    size_t good = 0;
+    while (good < length) {
+        char byte;
+        struct iovec part = { .iov_base = &byte, .iov_len = 1 };
+        if (preadv2(fd, &part, 1, (off_t)(offset + good), RWF_NOWAIT) != 1)
+            break;
+        good += 4096 - (offset + good) % 4096;
+    }
+    return MIN(good, length);
+}
+
+/* As write_plain(), for the file at the head of the queue. */
+static PH_ON_REACTOR ReadResult
+send_file(PhConnection *connection, size_t *length_out)
+{
+    const Chunk *chunk = connection->output;
+    size_t window =
+        cached_bytes(chunk->file->fd, chunk->start, MIN(chunk->end - chunk->start, FILE_WINDOW_BYTES));
+    if (window == 0) {
+        begin_read(connection);
+        return READ_LATER;
+    }
+    off_t offset = (off_t)chunk->start;
+    ssize_t n = sendfile(connection->source.fd, chunk->file->fd, &offset, window);
+    if (n > 0) {
+        *length_out = (size_t)n;
+        return READ_GOT;
+    }
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+        connection->writable = errno == EINTR;
+        return READ_LATER;
+    }
+    if (n < 0 && (errno == EINVAL || errno == ENOSYS)) { /* a file system without it */
+        begin_read(connection);
+        return READ_LATER;
+    }
+    return READ_ERROR;
+}
+
+/* With TLS a slice of the file at the head of the queue becomes a chunk of bytes. READ_GOT: it did. */
+static PH_ON_REACTOR ReadResult
+load_file(PhConnection *connection)
+{
+    const Chunk *chunk = connection->output;
+    Chunk *slice = slice_new(chunk);
+    struct iovec part = { .iov_base = slice->data, .iov_len = slice->size };
+    ssize_t n = preadv2(chunk->file->fd, &part, 1, (off_t)chunk->start, RWF_NOWAIT);
+    if (n > 0) {
+        slice->end = (size_t)n;
+        insert_slice(connection, slice);
+        return READ_GOT;
+    }
+    chunk_free(slice);
+    if (n == 0)
+        return READ_ERROR;
+    begin_read(connection);
+    return READ_LATER;
+}
+
+static PH_ON_REACTOR ReadResult
+write_some(PhConnection *connection, size_t *length_out)
+{
+    bool file = connection->output->file != NULL;
+    if (connection->ssl == NULL)
+        return file ? send_file(connection, length_out) : write_plain(connection, length_out);
+    ReadResult loaded = file ? load_file(connection) : READ_GOT;
+    return loaded == READ_GOT ? write_tls(connection, length_out) : loaded;
+}
+
 /* False: the connection is broken. The scratch buffer must be free. */
 static PH_ON_REACTOR bool
 flush(PhConnection *connection)
 {
-    bool progress = false;
-    while (connection->output != NULL && connection->writable) {
+    size_t sent = 0;
+    while (connection->output != NULL && connection->writable &&
+           !(connection->reading_file && connection->output->file != NULL)) {
         size_t n = 0;
-        ReadResult result =
-            connection->ssl != NULL ? write_tls(connection, &n) : write_plain(connection, &n);
+        ReadResult result = write_some(connection, &n);
         if (result == READ_ERROR || result == READ_END)
             return false;
         if (result == READ_LATER)
             break;
         drop_output(connection, n);
-        progress = true;
+        sent += n;
+        if (sent >= BYTES_PER_RUN) { /* a peer that reads as fast as we write is not alone */
+            ph_reactor_touch(connection->reactor, &connection->touch);
+            break;
+        }
     }
     if (connection->state == STATE_OPEN) {
         if (connection->output == NULL)
             ph_timer_disarm(&connection->life_timer);
-        else if (progress || !ph_timer_is_armed(&connection->life_timer))
-            ph_timer_arm_ms(&connection->life_timer, connection->reactor, WRITE_STALL_MS);
+        else if (sent > 0 || !ph_timer_is_armed(&connection->life_timer))
+            ph_timer_arm_ms(
+                &connection->life_timer, connection->reactor, connection->stall_timeout_ms);
+    } else if (connection->state == STATE_FLUSHING && sent > 0) {
+        ph_timer_arm_ms(&connection->life_timer, connection->reactor, FLUSH_TIMEOUT_MS);
     }
     return true;
 }
@@ -649,6 +915,12 @@ void
 ph_connection_abort(PhConnection *connection)
 {
     break_off(connection, PH_CLOSE_LOCAL);
+}
+
+void
+ph_connection_set_stall_timeout_ms(PhConnection *connection, int64_t timeout_ms)
+{
+    connection->stall_timeout_ms = timeout_ms;
 }
 
 bool
@@ -688,6 +960,7 @@ destroy(PhConnection *connection)
     connection->link.previous->next = connection->link.next;
     connection->link.next->previous = connection->link.previous;
     SSL_free(g_steal_pointer(&connection->ssl));
+    ph_task_clear(&connection->file_task);
     if (!connection->input_is_scratch)
         g_free(connection->input);
     while (connection->output != NULL) {
@@ -1094,6 +1367,7 @@ connection_new(PhReactor *reactor, int fd, const PhSessionClass *session_class,
     connection->owner = owner;
     ph_owner_use(owner);
     connection->input_limit = INPUT_LIMIT_BYTES;
+    connection->stall_timeout_ms = WRITE_STALL_MS;
     connection->since_us = ph_time_now_us();
     ph_timer_init(&connection->session_timer, session_timer_due, connection);
     ph_timer_init(&connection->life_timer, life_timer_due, connection);
@@ -1212,6 +1486,7 @@ ph_session_info_free(PhSessionInfo *info)
 {
     g_free(info->service);
     g_free(info->peer);
+    g_free(info->login);
     g_free(info->activity);
     g_free(info);
 }
@@ -1235,6 +1510,7 @@ ph_connection_list(PhReactor *reactor, GPtrArray *infos)
         info->service =
             g_strdup(connection->service != NULL ? connection->service->name : "outgoing");
         info->peer = g_strdup(ph_connection_peer_address(connection));
+        info->login = g_strdup(connection->login);
         info->activity = g_strdup(connection->activity);
         info->secure = connection->ssl != NULL;
         info->since_us = connection->since_us;

@@ -20,6 +20,7 @@ typedef struct PhSessionInfo {
     char id[PH_SESSION_ID_BYTES];
     char *service;
     char *peer;
+    char *login;    /* may be null */
     char *activity; /* may be null */
     bool secure;
     int64_t since_us;

@@ -12,21 +12,56 @@ typedef struct Decider {
     PhHookDecider func;
     void *data;
     unsigned calls; /* under way */
-    bool removed;
 } Decider;
+
+/* How many deciders a point has, for those who only want to know whether there are any. Points are
+ * never taken out of the list, so it is read without a lock. */
+typedef struct Point {
+    struct Point *next;
+    unsigned n_deciders;
+    char name[];
+} Point;
 
 static struct {
     PhMutex mutex;
     GCond idle;
     GPtrArray *deciders; /* by ascending order */
     unsigned last_id;
+    Point *points; /* the newest first */
 } registry = { .mutex = { .rank = PH_LOCK_REGISTRY } };
+
+enum { BUDGET_DEFAULT_MS = 5000, HELD_AT_ONCE = 16 };
+
+static Point *
+find_point(const char *name)
+{
+    Point *point = __atomic_load_n(&registry.points, __ATOMIC_ACQUIRE);
+    while (point != NULL && strcmp(point->name, name) != 0)
+        point = point->next;
+    return point;
+}
+
+static void
+count_locked(const char *name, int change)
+{
+    Point *point = find_point(name);
+    if (point == NULL) {
+        size_t length = strlen(name);
+        point = g_malloc0(sizeof(Point) + length + 1);
+        memcpy(point->name, name, length);
+        point->next = registry.points;
+        __atomic_store_n(&registry.points, point, __ATOMIC_RELEASE);
+    }
+    __atomic_fetch_add(&point->n_deciders, (unsigned)change, __ATOMIC_RELEASE);
+}
 
 void
 ph_decision_clear(PhDecision *decision)
 {
     g_free(decision->text);
     g_free(decision->target);
+    g_free(decision->mailbox);
+    g_free(decision->flags);
     *decision = (PhDecision){ .kind = PH_DECISION_NONE };
 }
 
@@ -47,6 +82,7 @@ ph_hook_add_decider(const char *point, int order, PhHookDecider func, void *data
     while (at < registry.deciders->len && ((Decider *)registry.deciders->pdata[at])->order <= order)
         at++;
     g_ptr_array_insert(registry.deciders, (gint)at, decider);
+    count_locked(point, 1);
     ph_mutex_unlock(&registry.mutex);
     return id;
 }
@@ -65,7 +101,7 @@ ph_hook_remove_decider(unsigned id)
         }
     }
     if (found != NULL) {
-        found->removed = true;
+        count_locked(found->point, -1);
         while (found->calls > 0)
             ph_mutex_wait(&registry.mutex, &registry.idle);
     }
@@ -79,12 +115,8 @@ ph_hook_remove_decider(unsigned id)
 bool
 ph_hook_has_deciders(const char *point)
 {
-    bool found = false;
-    ph_mutex_lock(&registry.mutex);
-    for (guint i = 0; registry.deciders != NULL && i < registry.deciders->len && !found; i++)
-        found = strcmp(((Decider *)registry.deciders->pdata[i])->point, point) == 0;
-    ph_mutex_unlock(&registry.mutex);
-    return found;
+    const Point *found = find_point(point);
+    return found != NULL && __atomic_load_n(&found->n_deciders, __ATOMIC_ACQUIRE) > 0;
 }
 
 /* What the point's row says for a call that failed. */
@@ -96,32 +128,53 @@ apply_failure(const PhHookRow *row, PhDecision *decision)
         decision->kind = PH_DECISION_DEFER;
 }
 
-/* The deciders of a point, each marked as called. Free with release_deciders(). */
-static GPtrArray *
-hold_deciders(const char *point)
+/* The deciders of a point, each marked as called; at most `most`. End with release_deciders(). */
+static unsigned
+hold_deciders(const char *point, Decider **held_out, unsigned most)
 {
-    GPtrArray *held = g_ptr_array_new();
+    unsigned n = 0;
     ph_mutex_lock(&registry.mutex);
-    for (guint i = 0; registry.deciders != NULL && i < registry.deciders->len; i++) {
+    for (guint i = 0; registry.deciders != NULL && i < registry.deciders->len && n < most; i++) {
         Decider *decider = registry.deciders->pdata[i];
         if (strcmp(decider->point, point) == 0) {
             decider->calls++;
-            g_ptr_array_add(held, decider);
+            held_out[n++] = decider;
         }
     }
     ph_mutex_unlock(&registry.mutex);
-    return held;
+    return n;
 }
 
 static void
-release_deciders(GPtrArray *held)
+release_deciders(Decider **held, unsigned n)
 {
     ph_mutex_lock(&registry.mutex);
-    for (guint i = 0; i < held->len; i++)
-        ((Decider *)held->pdata[i])->calls--;
+    for (unsigned i = 0; i < n; i++)
+        held[i]->calls--;
     g_cond_broadcast(&registry.idle);
     ph_mutex_unlock(&registry.mutex);
-    g_ptr_array_free(held, TRUE);
+}
+
+/* True when there is an opinion (or a failure, which the row's policy made one). */
+static bool
+ask(const Decider *decider, const PhHookRow *row, const PhHookField *fields, size_t n_fields,
+    int64_t deadline_us, PhDecision *decision)
+{
+    g_autoptr(GError) error = NULL;
+    if (!decider->func(row, fields, n_fields, deadline_us, decision, decider->data, &error)) {
+        ph_log(PH_LOG_WARNING, "hook.failed", "point=\"%s\" %s", row->name,
+            error != NULL ? error->message : "no reason was given");
+        apply_failure(row, decision);
+        return true;
+    }
+    if (decision->kind == PH_DECISION_NONE)
+        return false;
+    if ((row->answers & (1U << decision->kind)) == 0) {
+        ph_log(
+            PH_LOG_WARNING, "hook.failed", "point=\"%s\" the answer is not allowed here", row->name);
+        apply_failure(row, decision);
+    }
+    return true;
 }
 
 void
@@ -130,23 +183,14 @@ ph_hook_call(
 {
     ph_assert_in_job();
     *decision_out = (PhDecision){ .kind = PH_DECISION_NONE };
-    GPtrArray *held = hold_deciders(row->name);
-    for (guint i = 0; i < held->len; i++) {
-        const Decider *decider = held->pdata[i];
-        g_autoptr(GError) error = NULL;
-        if (!decider->func(row, fields, n_fields, decision_out, decider->data, &error)) {
-            ph_log(PH_LOG_WARNING, "hook.failed", "point=\"%s\" %s", row->name, error->message);
-            apply_failure(row, decision_out);
+    if (!ph_hook_has_deciders(row->name))
+        return;
+    int64_t budget_ms = row->budget_ms > 0 ? row->budget_ms : BUDGET_DEFAULT_MS;
+    int64_t deadline_us = ph_monotonic_us() + budget_ms * 1000;
+    Decider *held[HELD_AT_ONCE];
+    unsigned n = hold_deciders(row->name, held, G_N_ELEMENTS(held));
+    for (unsigned i = 0; i < n; i++)
+        if (ask(held[i], row, fields, n_fields, deadline_us, decision_out))
             break;
-        }
-        if (decision_out->kind == PH_DECISION_NONE)
-            continue;
-        if ((row->answers & (1U << decision_out->kind)) == 0) {
-            ph_log(PH_LOG_WARNING, "hook.failed", "point=\"%s\" the answer is not allowed here",
-                row->name);
-            apply_failure(row, decision_out);
-        }
-        break;
-    }
-    release_deciders(held);
+    release_deciders(held, n);
 }

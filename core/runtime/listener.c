@@ -158,7 +158,7 @@ get_sockets(const PhServiceRow *service, int *port_out, GArray *fds, GError **er
 {
     g_autoptr(PhSettings) settings = ph_settings_current();
     const char *addresses = ph_settings_text(settings, "net.listen.addresses", NULL);
-    unsigned count = ph_reactors_count();
+    unsigned count = service->apart ? 1 : ph_reactors_count();
     if (ph_channel_fd() >= 0)
         return ph_channel_listen(
             service->name, service->port, count, addresses, port_out, fds, error);
@@ -212,7 +212,8 @@ ph_listeners_open(const PhServiceRow *service, PhOwner *owner, GError **error)
         socket_->listeners = listeners;
         socket_->service = service;
         socket_->owner = owner;
-        socket_->reactor = ph_reactor_at(i % ph_reactors_count());
+        socket_->reactor =
+            service->apart ? ph_reactor_apart() : ph_reactor_at(i % ph_reactors_count());
         ph_timer_init(&socket_->pause, resume_accepting, socket_);
         g_ptr_array_add(listeners->sockets, socket_);
     }

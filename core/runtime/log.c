@@ -29,7 +29,8 @@ static struct {
     GCond cond;
     GThread *thread;
     GQueue lines; /* of char*, each with its newline */
-    GQueue recent;
+    GQueue recent; /* of PhLogLine */
+    uint64_t last_number;
     unsigned dropped;
     bool stopping;
     const char *program;
@@ -55,6 +56,12 @@ bool
 ph_log_enabled(PhLogLevel level)
 {
     return (int)level <= __atomic_load_n(&writer.level, __ATOMIC_RELAXED);
+}
+
+const char *
+ph_log_level_name(PhLogLevel level)
+{
+    return level_rows[level].name;
 }
 
 bool
@@ -107,9 +114,8 @@ ph_log_quote(const char *text)
 }
 
 static void
-append_time(GString *line)
+append_time(GString *line, int64_t now_us)
 {
-    int64_t now_us = ph_time_now_us();
     time_t seconds = (time_t)(now_us / G_USEC_PER_SEC);
     struct tm parts;
     gmtime_r(&seconds, &parts);
@@ -119,15 +125,17 @@ append_time(GString *line)
 }
 
 static char *
-format_line(PhLogLevel level, const char *event, const char *text)
+format_line(const PhLogLine *kept, const char *text)
 {
     GString *line = g_string_sized_new(160);
-    const char *session = ph_log_context();
+    const char *session = kept->session;
+    const char *event = kept->event;
+    PhLogLevel level = kept->level;
     PhLogFormat format = (PhLogFormat)__atomic_load_n(&writer.format, __ATOMIC_RELAXED);
     bool json = format == PH_LOG_JSON;
     if (json) {
         g_string_append(line, "{\"time\":\"");
-        append_time(line);
+        append_time(line, kept->at_us);
         g_string_append_printf(line, "\",\"level\":\"%s\",\"program\":\"%s\",\"event\":\"%s\"",
             level_rows[level].name, writer.program, event);
         if (session != NULL)
@@ -140,13 +148,39 @@ format_line(PhLogLevel level, const char *event, const char *text)
     if (format == PH_LOG_JOURNAL) {
         g_string_append_printf(line, "<%d>", level_rows[level].syslog);
     } else {
-        append_time(line);
+        append_time(line, kept->at_us);
         g_string_append_printf(line, " %s %s ", writer.program, level_rows[level].name);
     }
     g_string_append_printf(line, "[%s] %s: ", session != NULL ? session : "-", event);
-    append_clean(line, text, false);
+    g_string_append(line, kept->text);
     g_string_append_c(line, '\n');
     return g_string_free(line, FALSE);
+}
+
+static void
+free_kept(gpointer data)
+{
+    PhLogLine *line = data;
+    g_free(line->event);
+    g_free(line->session);
+    g_free(line->text);
+    g_free(line);
+}
+
+static PhLogLine *
+line_new(PhLogLevel level, const char *event, const char *text)
+{
+    GString *clean = g_string_sized_new(strlen(text));
+    append_clean(clean, text, false);
+    PhLogLine *line = g_new(PhLogLine, 1);
+    *line = (PhLogLine){
+        .at_us = ph_time_now_us(),
+        .level = level,
+        .event = g_strdup(event),
+        .session = g_strdup(ph_log_context()),
+        .text = g_string_free(clean, FALSE),
+    };
+    return line;
 }
 
 static void
@@ -175,12 +209,14 @@ ph_log(PhLogLevel level, const char *event, const char *format, ...)
     if (strlen(raw) > TEXT_MAX_BYTES)
         memcpy(raw + TEXT_MAX_BYTES - 3, "...", 4);
     g_autofree char *text = g_utf8_make_valid(raw, -1);
-    char *line = format_line(level, event, text);
+    PhLogLine *kept = line_new(level, event, text);
+    char *line = format_line(kept, text);
 
     ph_mutex_lock(&writer.mutex);
-    g_queue_push_tail(&writer.recent, g_strdup(line));
+    kept->number = ++writer.last_number;
+    g_queue_push_tail(&writer.recent, kept);
     if (writer.recent.length > RECENT_MAX_LINES)
-        g_free(g_queue_pop_head(&writer.recent));
+        free_kept(g_queue_pop_head(&writer.recent));
     if (writer.thread == NULL) {
         write_all(line, strlen(line));
         g_free(line);
@@ -253,21 +289,41 @@ ph_log_stop(void)
     g_thread_join(writer.thread);
     ph_mutex_lock(&writer.mutex);
     writer.thread = NULL;
-    g_queue_clear_full(&writer.recent, g_free);
+    g_queue_clear_full(&writer.recent, free_kept);
     ph_mutex_unlock(&writer.mutex);
 }
 
-GPtrArray *
-ph_log_recent(unsigned limit)
+static bool
+is_wanted(const PhLogLine *line, const PhLogFilter *filter)
 {
-    GPtrArray *lines = g_ptr_array_new_with_free_func(g_free);
+    return line->number > filter->after && line->level <= filter->level &&
+           (filter->contains == NULL || strstr(line->text, filter->contains) != NULL ||
+               strstr(line->event, filter->contains) != NULL ||
+               (line->session != NULL && strstr(line->session, filter->contains) != NULL));
+}
+
+static PhLogLine *
+copy_kept(const PhLogLine *line)
+{
+    PhLogLine *copy = g_new(PhLogLine, 1);
+    *copy = *line;
+    copy->event = g_strdup(line->event);
+    copy->session = g_strdup(line->session);
+    copy->text = g_strdup(line->text);
+    return copy;
+}
+
+GPtrArray *
+ph_log_recent(const PhLogFilter *filter, unsigned limit)
+{
+    GQueue found = G_QUEUE_INIT;
     ph_mutex_lock(&writer.mutex);
-    unsigned skip = writer.recent.length > limit ? writer.recent.length - limit : 0;
-    for (GList *link = writer.recent.head; link != NULL; link = link->next)
-        if (skip > 0)
-            skip--;
-        else
-            g_ptr_array_add(lines, g_strdup(link->data));
+    for (GList *link = writer.recent.tail; link != NULL && found.length < limit; link = link->prev)
+        if (is_wanted(link->data, filter))
+            g_queue_push_head(&found, copy_kept(link->data));
     ph_mutex_unlock(&writer.mutex);
+    GPtrArray *lines = g_ptr_array_new_with_free_func(free_kept);
+    while (found.length > 0)
+        g_ptr_array_add(lines, g_queue_pop_head(&found));
     return lines;
 }

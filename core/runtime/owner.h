@@ -23,3 +23,6 @@ PhOwner *ph_owner_current(void);
 void ph_owner_use(PhOwner *owner);
 void ph_owner_unuse(PhOwner *owner);
 int ph_owner_uses(const PhOwner *owner);
+/* The services that this owner published are offered no more: before its sessions end, so that nobody
+ * new takes hold of code that is to be unmapped. In service.c. */
+void ph_services_withdraw_all(const PhOwner *owner);

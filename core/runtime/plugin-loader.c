@@ -281,6 +281,7 @@ static bool
 end_sessions(Generation *generation, int64_t deadline_ms)
 {
     enum { ABORT_WAIT_MS = 30 * 1000 };
+    ph_services_withdraw_all(&generation->owner);
     ph_reactors_call_blocking(say_farewell, &generation->owner);
     if (wait_unused(&generation->owner, deadline_ms))
         return true;
@@ -409,6 +410,7 @@ replace_locked(const char *name, const char *path, GError **error)
     g_autoptr(GError) cause = NULL;
     if (!take_over_services(old, generation, &cause))
         ph_log(PH_LOG_ERROR, "plugin.service-failed", "%s", cause->message);
+    ph_services_withdraw_all(&old->owner);
     old->state = PH_PLUGIN_DRAINING;
     generation->state = PH_PLUGIN_SERVING;
     g_ptr_array_add(loader.generations, generation);
@@ -519,7 +521,7 @@ void
 ph_plugins_each_service(void (*func)(const char *name, int port, void *data), void *data)
 {
     ph_mutex_lock(&loader.mutex);
-    for (guint i = 0; i < loader.generations->len; i++) {
+    for (guint i = 0; loader.generations != NULL && i < loader.generations->len; i++) {
         const Generation *generation = loader.generations->pdata[i];
         for (guint k = 0; k < generation->listeners->len; k++) {
             const PhListeners *listeners = generation->listeners->pdata[k];
@@ -534,7 +536,7 @@ ph_plugins_each_actions(
     void (*func)(const char *plugin, const PhActionRow *rows, void *data), void *data)
 {
     ph_mutex_lock(&loader.mutex);
-    for (guint i = 0; i < loader.generations->len; i++) {
+    for (guint i = 0; loader.generations != NULL && i < loader.generations->len; i++) {
         const Generation *generation = loader.generations->pdata[i];
         if (generation->state == PH_PLUGIN_SERVING && generation->plugin->actions != NULL)
             func(generation->name, generation->plugin->actions, data);

@@ -221,6 +221,29 @@ ph_reactor_call_blocking(
     g_mutex_clear(&call.mutex);
 }
 
+typedef struct PlainCall {
+    void (*func)(void *data);
+    void *data;
+} PlainCall;
+
+static void
+plain_call_run(PhReactor *reactor, void *data)
+{
+    (void)reactor;
+    const PlainCall *call = data;
+    call->func(call->data);
+}
+
+void
+ph_reactor_run_blocking(PhReactor *reactor, void (*func)(void *data), void *data)
+{
+    PlainCall call = { .func = func, .data = data };
+    if (self == reactor)
+        func(data);
+    else
+        ph_reactor_call_blocking(reactor, plain_call_run, &call);
+}
+
 void
 ph_reactor_touch(PhReactor *reactor, PhTouch *touch)
 {
@@ -487,7 +510,7 @@ ph_reactor_free(PhReactor *reactor)
 
 /* -- the reactors of this process -------------------------------------------------------------- */
 
-static GPtrArray *reactors;
+static GPtrArray *reactors; /* the last one is apart */
 
 bool
 ph_reactors_start(unsigned n, GError **error)
@@ -495,7 +518,7 @@ ph_reactors_start(unsigned n, GError **error)
     if (n == 0)
         n = g_get_num_processors();
     reactors = g_ptr_array_new_with_free_func((GDestroyNotify)ph_reactor_free);
-    for (unsigned i = 0; i < n; i++) {
+    for (unsigned i = 0; i <= n; i++) {
         PhReactor *reactor = ph_reactor_new(i, error);
         if (reactor == NULL) {
             ph_reactors_stop();
@@ -503,7 +526,7 @@ ph_reactors_start(unsigned n, GError **error)
         }
         g_ptr_array_add(reactors, reactor);
     }
-    for (unsigned i = 0; i < n; i++)
+    for (unsigned i = 0; i <= n; i++)
         ph_reactor_start(ph_reactor_at(i));
     return true;
 }
@@ -521,7 +544,13 @@ ph_reactors_stop(void)
 unsigned
 ph_reactors_count(void)
 {
-    return reactors != NULL ? reactors->len : 0;
+    return reactors != NULL ? reactors->len - 1 : 0;
+}
+
+PhReactor *
+ph_reactor_apart(void)
+{
+    return ph_reactor_at(ph_reactors_count());
 }
 
 PhReactor *
@@ -533,6 +562,6 @@ ph_reactor_at(unsigned index)
 void
 ph_reactors_call_blocking(void (*func)(PhReactor *reactor, void *data), void *data)
 {
-    for (unsigned i = 0; i < ph_reactors_count(); i++)
+    for (unsigned i = 0; reactors != NULL && i < reactors->len; i++)
         ph_reactor_call_blocking(ph_reactor_at(i), func, data);
 }

@@ -70,10 +70,11 @@ void ph_reactor_call_blocking(
 
 /* -- the reactors of this process -------------------------------------------------------------- */
 
-/* 0: one per CPU. */
+/* 0: one per CPU. And one more, which is apart. */
 bool ph_reactors_start(unsigned n, GError **error);
 void ph_reactors_stop(void);
+/* Without the one that is apart. */
 unsigned ph_reactors_count(void);
 PhReactor *ph_reactor_at(unsigned index);
-/* Runs `func` on each, one after the other. Not from a reactor. */
+/* Runs `func` on each, the one apart too, one after the other. Not from a reactor. */
 void ph_reactors_call_blocking(void (*func)(PhReactor *reactor, void *data), void *data);

@@ -103,6 +103,34 @@ ph_service_hold(const char *name, unsigned version)
     return hold;
 }
 
+PhServiceHold *
+ph_service_hold_again(const PhServiceHold *hold)
+{
+    PhServiceHold *again = g_new(PhServiceHold, 1);
+    again->service = hold->service;
+    ph_mutex_lock(&registry.mutex);
+    ph_ref_take(&hold->service->ref);
+    hold->service->holders++;
+    ph_owner_use(hold->service->owner);
+    ph_mutex_unlock(&registry.mutex);
+    return again;
+}
+
+void
+ph_services_withdraw_all(const PhOwner *owner)
+{
+    g_autoptr(GPtrArray) gone = g_ptr_array_new_with_free_func((GDestroyNotify)service_unref);
+    ph_mutex_lock(&registry.mutex);
+    for (guint i = registry.services != NULL ? registry.services->len : 0; i > 0; i--) {
+        Service *service = registry.services->pdata[i - 1];
+        if (service->owner != owner)
+            continue;
+        g_ptr_array_remove_index(registry.services, i - 1);
+        g_ptr_array_add(gone, service);
+    }
+    ph_mutex_unlock(&registry.mutex);
+}
+
 const void *
 ph_service_table(const PhServiceHold *hold)
 {

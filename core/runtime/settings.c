@@ -8,9 +8,7 @@
 #include "posthouse/log.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <glib/gstdio.h>
-#include <sodium.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -47,6 +45,8 @@ static struct {
     GPtrArray *replaced;  /* rows of generations before */
     PhSettings *current;
 } registry = { .mutex = { .rank = PH_LOCK_SNAPSHOT } };
+
+static uint64_t generation; /* of the current snapshot; read without the lock */
 
 static const struct {
     PhScope scope;
@@ -390,6 +390,7 @@ replace_locked(GPtrArray *values, int64_t node_id)
 {
     PhSettings *old = registry.current;
     registry.current = snapshot_new_locked(values, node_id);
+    __atomic_fetch_add(&generation, 1, __ATOMIC_RELEASE);
     return old;
 }
 
@@ -537,6 +538,12 @@ ph_settings_values(void)
     return copy_values(settings->values);
 }
 
+uint64_t
+ph_settings_generation(void)
+{
+    return __atomic_load_n(&generation, __ATOMIC_ACQUIRE);
+}
+
 PhSettings *
 ph_settings_current(void)
 {
@@ -620,50 +627,14 @@ ph_setting_bool(const char *key)
     return ph_setting_int(key) != 0;
 }
 
-/* -- the sealed copy --------------------------------------------------------------------------- */
+/* -- for the sealed copy ----------------------------------------------------------------------- */
 
-enum { CACHE_MAGIC_BYTES = 8 };
-static const char cache_magic[CACHE_MAGIC_BYTES + 1] = "PHSET001";
-
-PhSecret *
-ph_secret_key_load(const char *path, GError **error)
+GVariant *
+ph_settings_to_variant(void)
 {
-    char *bytes = NULL;
-    size_t length;
-    if (g_file_get_contents(path, &bytes, &length, NULL) && length == crypto_secretbox_KEYBYTES) {
-        PhSecret *key = ph_secret_new(bytes, length);
-        ph_wipe(bytes, length);
-        g_free(bytes);
-        return key;
-    }
-    if (bytes != NULL || g_file_test(path, G_FILE_TEST_EXISTS)) {
-        g_free(bytes);
-        g_set_error(error, PH_ERROR, PH_ERROR_SYNTAX, "\"%s\" is not a readable key", path);
-        return NULL;
-    }
-    g_autoptr(PhSecret) key = ph_secret_new_random(crypto_secretbox_KEYBYTES);
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    bool good = fd >= 0 && write(fd, ph_secret_bytes(key), crypto_secretbox_KEYBYTES) ==
-                               crypto_secretbox_KEYBYTES;
-    good = good && fsync(fd) == 0;
-    int failure = errno;
-    if (fd >= 0)
-        close(fd);
-    if (!good) {
-        if (fd >= 0)
-            unlink(path); /* half a key would be refused at each start */
-        g_set_error(
-            error, PH_ERROR, PH_ERROR_TEMPORARY, "write \"%s\": %s", path, g_strerror(failure));
-        return NULL;
-    }
-    return g_steal_pointer(&key);
-}
-
-static GVariant *
-values_to_variant(const GPtrArray *values)
-{
+    g_autoptr(GPtrArray) values = ph_settings_values();
     GVariantBuilder builder;
-    g_variant_builder_init(&builder, G_VARIANT_TYPE("a(sixs)"));
+    g_variant_builder_init(&builder, G_VARIANT_TYPE(PH_SETTINGS_VARIANT));
     for (guint i = 0; i < values->len; i++) {
         const PhSettingValue *value = values->pdata[i];
         g_variant_builder_add(&builder, "(sixs)", value->key, (gint32)value->scope,
@@ -672,54 +643,9 @@ values_to_variant(const GPtrArray *values)
     return g_variant_ref_sink(g_variant_builder_end(&builder));
 }
 
-bool
-ph_settings_cache_write(const char *path, const PhSecret *key, GError **error)
-{
-    g_autoptr(GPtrArray) values = ph_settings_values();
-    g_autoptr(GVariant) variant = values_to_variant(values);
-    size_t plain_length = g_variant_get_size(variant);
-    const size_t head = CACHE_MAGIC_BYTES + crypto_secretbox_NONCEBYTES;
-    size_t length = head + crypto_secretbox_MACBYTES + plain_length;
-    g_autofree uint8_t *sealed = g_malloc(length);
-    memcpy(sealed, cache_magic, CACHE_MAGIC_BYTES);
-    randombytes_buf(sealed + CACHE_MAGIC_BYTES, crypto_secretbox_NONCEBYTES);
-    g_autofree uint8_t *plain = g_malloc(plain_length + 1);
-    g_variant_store(variant, plain);
-    crypto_secretbox_easy(
-        sealed + head, plain, plain_length, sealed + CACHE_MAGIC_BYTES, ph_secret_bytes(key));
-    ph_wipe(plain, plain_length);
-    g_autoptr(GError) cause = NULL;
-    if (g_file_set_contents_full(path, (const char *)sealed, (gssize)length,
-            G_FILE_SET_CONTENTS_CONSISTENT | G_FILE_SET_CONTENTS_DURABLE, 0600, &cause))
-        return true;
-    g_set_error(error, PH_ERROR, PH_ERROR_TEMPORARY, "%s", cause->message);
-    return false;
-}
-
 GPtrArray *
-ph_settings_cache_read(const char *path, const PhSecret *key, GError **error)
+ph_settings_from_variant(GVariant *variant)
 {
-    g_autofree char *bytes = NULL;
-    size_t length;
-    if (!g_file_get_contents(path, &bytes, &length, NULL)) {
-        g_set_error(error, PH_ERROR, PH_ERROR_NOT_FOUND, "there is no \"%s\"", path);
-        return NULL;
-    }
-    const size_t head = CACHE_MAGIC_BYTES + crypto_secretbox_NONCEBYTES;
-    const uint8_t *sealed = (const uint8_t *)bytes;
-    size_t plain_length = length - head - crypto_secretbox_MACBYTES;
-    uint8_t *plain = length >= head + crypto_secretbox_MACBYTES ? g_malloc(plain_length + 1) : NULL;
-    if (plain == NULL || memcmp(bytes, cache_magic, CACHE_MAGIC_BYTES) != 0 ||
-        crypto_secretbox_open_easy(plain, sealed + head, length - head, sealed + CACHE_MAGIC_BYTES,
-            ph_secret_bytes(key)) != 0) {
-        g_free(plain);
-        g_set_error(error, PH_ERROR, PH_ERROR_SYNTAX,
-            "\"%s\" was changed, or sealed with another key", path);
-        return NULL;
-    }
-    g_autoptr(GBytes) opened = g_bytes_new_take(plain, plain_length);
-    g_autoptr(GVariant) variant =
-        g_variant_ref_sink(g_variant_new_from_bytes(G_VARIANT_TYPE("a(sixs)"), opened, FALSE));
     GPtrArray *values = values_new();
     GVariantIter iter;
     g_variant_iter_init(&iter, variant);

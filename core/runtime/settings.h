@@ -43,10 +43,8 @@ GPtrArray *ph_settings_values(void);
 const char *ph_scope_name(PhScope scope);
 bool ph_scope_parse(const char *name, PhScope *scope_out);
 
-/* -- the sealed local copy --------------------------------------------------------------------- */
+/* -- for the sealed local copy ----------------------------------------------------------------- */
 
-/* STATE/secret.key: made when missing (0600). 32 random bytes. */
-PhSecret *ph_secret_key_load(const char *path, GError **error);
-bool ph_settings_cache_write(const char *path, const PhSecret *key, GError **error);
-/* NOT_FOUND when there is none; SYNTAX when it was changed or sealed with another key. */
-GPtrArray *ph_settings_cache_read(const char *path, const PhSecret *key, GError **error);
+#define PH_SETTINGS_VARIANT "a(sixs)"
+GVariant *ph_settings_to_variant(void);
+GPtrArray *ph_settings_from_variant(GVariant *variant);

@@ -6,16 +6,21 @@
 #include "runtime/tls.h"
 #include "runtime/tls-handshake.h"
 
+#include "posthouse/log.h"
 #include "posthouse/plugin.h"
 
 #include <errno.h>
 #include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/x509v3.h>
 #include <string.h>
 #include <sys/socket.h>
 
 static struct {
     GMutex mutex;
-    SSL_CTX *server;
+    SSL_CTX *server;         /* the default */
+    GHashTable *by_name;     /* name -> SSL_CTX; null: none */
+    GPtrArray *certificates; /* what by_name was made of */
     SSL_CTX *client;
     BIO_METHOD *bio;
     int available; /* read without the lock */
@@ -137,10 +142,58 @@ init_locked(void)
         SSL_CTX_set_default_verify_paths(tls.client);
 }
 
+/* The context for a name (lower case), or null. A reference of the caller's. */
+static SSL_CTX *
+find_context(const char *name)
+{
+    g_autofree char *lower = g_ascii_strdown(name, -1);
+    const char *dot = strchr(lower, '.');
+    g_autofree char *wildcard = dot != NULL && dot > lower ? g_strconcat("*", dot, NULL) : NULL;
+    g_mutex_lock(&tls.mutex);
+    ph_handover_take(&tls);
+    SSL_CTX *context = tls.by_name != NULL ? g_hash_table_lookup(tls.by_name, lower) : NULL;
+    if (context == NULL && tls.by_name != NULL && wildcard != NULL)
+        context = g_hash_table_lookup(tls.by_name, wildcard);
+    if (context != NULL)
+        SSL_CTX_up_ref(context);
+    g_mutex_unlock(&tls.mutex);
+    return context;
+}
+
+/* Whoever asks for a name that has no certificate gets the default one: its owner sees what is
+ * missing, and clients that do not verify go on. */
+static int
+select_certificate(SSL *ssl, int *alert, void *data)
+{
+    (void)alert;
+    (void)data;
+    const char *name = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
+    SSL_CTX *context = name != NULL ? find_context(name) : NULL;
+    if (context != NULL) {
+        SSL_set_SSL_CTX(ssl, context);
+        SSL_CTX_free(context);
+    }
+    return SSL_TLSEXT_ERR_OK;
+}
+
+static SSL_CTX *
+server_context_new(void)
+{
+    SSL_CTX *context = context_new(TLS_server_method());
+    if (context == NULL)
+        return NULL;
+    SSL_CTX_set_alpn_select_cb(context, select_alpn, NULL);
+    SSL_CTX_set_tlsext_servername_callback(context, select_certificate);
+    static const unsigned char session_context[] = "posthouse";
+    SSL_CTX_set_session_id_context(context, session_context, sizeof(session_context) - 1);
+    SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF); /* tickets need no cache */
+    return context;
+}
+
 bool
 ph_tls_use_files(const char *certificate_path, const char *key_path, GError **error)
 {
-    SSL_CTX *context = context_new(TLS_server_method());
+    SSL_CTX *context = server_context_new();
     ERR_clear_error();
     bool good = context != NULL &&
                 SSL_CTX_use_certificate_chain_file(context, certificate_path) == 1 &&
@@ -154,11 +207,6 @@ ph_tls_use_files(const char *certificate_path, const char *key_path, GError **er
         SSL_CTX_free(context);
         return false;
     }
-    SSL_CTX_set_alpn_select_cb(context, select_alpn, NULL);
-    static const unsigned char session_context[] = "posthouse";
-    SSL_CTX_set_session_id_context(context, session_context, sizeof(session_context) - 1);
-    SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF); /* tickets need no cache */
-
     g_mutex_lock(&tls.mutex);
     init_locked();
     SSL_CTX *old = tls.server;
@@ -170,12 +218,267 @@ ph_tls_use_files(const char *certificate_path, const char *key_path, GError **er
     return true;
 }
 
+/* -- certificates by name ---------------------------------------------------------------------- */
+
+PhTlsCertificate *
+ph_tls_certificate_new(const char *chain, const PhSecret *key)
+{
+    PhTlsCertificate *certificate = g_new(PhTlsCertificate, 1);
+    *certificate = (PhTlsCertificate){
+        .chain = g_strdup(chain),
+        .key = ph_secret_new(ph_secret_bytes(key), ph_secret_length(key)),
+    };
+    return certificate;
+}
+
+void
+ph_tls_certificate_free(PhTlsCertificate *certificate)
+{
+    if (certificate == NULL)
+        return;
+    g_free(certificate->chain);
+    ph_secret_free(certificate->key);
+    g_free(certificate);
+}
+
+void
+ph_tls_certificate_info_clear(PhTlsCertificateInfo *info)
+{
+    g_free(info->names);
+    g_free(info->issuer);
+    *info = (PhTlsCertificateInfo){ 0 };
+}
+
+static int64_t
+time_of(const ASN1_TIME *time)
+{
+    struct tm parts;
+    if (ASN1_TIME_to_tm(time, &parts) != 1)
+        return 0;
+    return (int64_t)timegm(&parts) * G_USEC_PER_SEC;
+}
+
+static char *
+common_name(const X509_NAME *name)
+{
+    char text[256] = "";
+    X509_NAME_get_text_by_NID(name, NID_commonName, text, sizeof(text));
+    return g_utf8_make_valid(text, -1);
+}
+
+/* The names of the leaf that a client may ask for: lower case, no NUL, no comma. */
+static GPtrArray *
+names_of(X509 *leaf)
+{
+    GPtrArray *names = g_ptr_array_new_with_free_func(g_free);
+    GENERAL_NAMES *list = X509_get_ext_d2i(leaf, NID_subject_alt_name, NULL, NULL);
+    for (int i = 0; list != NULL && i < sk_GENERAL_NAME_num(list); i++) {
+        const GENERAL_NAME *name = sk_GENERAL_NAME_value(list, i);
+        if (name->type != GEN_DNS)
+            continue;
+        const char *text = (const char *)ASN1_STRING_get0_data(name->d.dNSName);
+        size_t length = (size_t)ASN1_STRING_length(name->d.dNSName);
+        if (length > 0 && strnlen(text, length) == length && memchr(text, ',', length) == NULL)
+            g_ptr_array_add(names, g_ascii_strdown(text, (gssize)length));
+    }
+    GENERAL_NAMES_free(list);
+    return names;
+}
+
+static void
+describe_leaf(X509 *leaf, PhTlsCertificateInfo *info)
+{
+    g_autoptr(GPtrArray) names = names_of(leaf);
+    g_ptr_array_add(names, NULL);
+    *info = (PhTlsCertificateInfo){
+        .names = g_strjoinv(",", (char **)names->pdata),
+        .issuer = common_name(X509_get_issuer_name(leaf)),
+        .not_before_us = time_of(X509_get0_notBefore(leaf)),
+        .not_after_us = time_of(X509_get0_notAfter(leaf)),
+    };
+}
+
+/* The chain's certificates, leaf first, and the key into a context. Null is a failure that OpenSSL
+ * explains. */
+static bool
+load_chain(SSL_CTX *context, const char *chain)
+{
+    BIO *bio = BIO_new_mem_buf(chain, -1);
+    X509 *leaf = bio != NULL ? PEM_read_bio_X509(bio, NULL, NULL, NULL) : NULL;
+    bool good = leaf != NULL && SSL_CTX_use_certificate(context, leaf) == 1;
+    X509_free(leaf);
+    X509 *next;
+    while (good && (next = PEM_read_bio_X509(bio, NULL, NULL, NULL)) != NULL)
+        if (SSL_CTX_add0_chain_cert(context, next) != 1) {
+            X509_free(next);
+            good = false;
+        }
+    if (good)
+        ERR_clear_error(); /* the end of the text is an error to the reader */
+    BIO_free(bio);
+    return good;
+}
+
+static bool
+load_key(SSL_CTX *context, const PhSecret *key)
+{
+    BIO *bio = BIO_new_mem_buf(ph_secret_bytes(key), (int)ph_secret_length(key));
+    /* An empty passphrase, or OpenSSL would ask at a terminal. */
+    static char no_passphrase[] = "";
+    EVP_PKEY *pkey =
+        bio != NULL ? PEM_read_bio_PrivateKey(bio, NULL, NULL, no_passphrase) : NULL;
+    bool good = pkey != NULL && SSL_CTX_use_PrivateKey(context, pkey) == 1 &&
+                SSL_CTX_check_private_key(context) == 1;
+    EVP_PKEY_free(pkey);
+    BIO_free(bio);
+    return good;
+}
+
+static SSL_CTX *
+context_of(const char *chain, const PhSecret *key, GError **error)
+{
+    SSL_CTX *context = server_context_new();
+    ERR_clear_error();
+    if (context != NULL && !load_chain(context, chain))
+        g_set_error(error, PH_ERROR, PH_ERROR_SYNTAX, "the certificate cannot be read: %s",
+            ph_tls_take_error());
+    else if (context != NULL && key != NULL && !load_key(context, key))
+        g_set_error(error, PH_ERROR, PH_ERROR_SYNTAX,
+            "the key cannot be read, or belongs to another certificate: %s", ph_tls_take_error());
+    else
+        return context;
+    SSL_CTX_free(context);
+    return NULL;
+}
+
+bool
+ph_tls_inspect(
+    const char *chain, const PhSecret *key, PhTlsCertificateInfo *info_out, GError **error)
+{
+    SSL_CTX *context = context_of(chain, key, error);
+    if (context == NULL)
+        return false;
+    describe_leaf(SSL_CTX_get0_certificate(context), info_out);
+    SSL_CTX_free(context);
+    return true;
+}
+
+static void
+free_context(gpointer context)
+{
+    SSL_CTX_free(context);
+}
+
+static int64_t
+end_of(const SSL_CTX *context)
+{
+    return time_of(X509_get0_notAfter(SSL_CTX_get0_certificate(context)));
+}
+
+static void
+add_names(GHashTable *by_name, SSL_CTX *context)
+{
+    g_autoptr(GPtrArray) names = names_of(SSL_CTX_get0_certificate(context));
+    for (guint i = 0; i < names->len; i++) {
+        const SSL_CTX *other = g_hash_table_lookup(by_name, names->pdata[i]);
+        if (other != NULL && end_of(other) >= end_of(context))
+            continue;
+        SSL_CTX_up_ref(context);
+        g_hash_table_replace(by_name, g_strdup(names->pdata[i]), context);
+    }
+}
+
+void
+ph_tls_publish(const GPtrArray *certificates)
+{
+    GHashTable *by_name = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, free_context);
+    GPtrArray *kept = g_ptr_array_new_with_free_func((GDestroyNotify)ph_tls_certificate_free);
+    g_mutex_lock(&tls.mutex);
+    init_locked();
+    g_mutex_unlock(&tls.mutex);
+    for (guint i = 0; i < certificates->len; i++) {
+        const PhTlsCertificate *certificate = certificates->pdata[i];
+        g_autoptr(GError) error = NULL;
+        SSL_CTX *context = context_of(certificate->chain, certificate->key, &error);
+        if (context == NULL) {
+            ph_log(PH_LOG_ERROR, "tls.unusable", "%s", error->message);
+            continue;
+        }
+        add_names(by_name, context);
+        SSL_CTX_free(context);
+        g_ptr_array_add(kept, ph_tls_certificate_new(certificate->chain, certificate->key));
+    }
+    g_mutex_lock(&tls.mutex);
+    ph_handover_take(&tls);
+    GHashTable *old = tls.by_name;
+    GPtrArray *old_kept = tls.certificates;
+    tls.by_name = by_name;
+    tls.certificates = kept;
+    ph_handover_give(&tls);
+    g_mutex_unlock(&tls.mutex);
+    g_clear_pointer(&old, g_hash_table_unref);
+    g_clear_pointer(&old_kept, g_ptr_array_unref);
+}
+
+GVariant *
+ph_tls_to_variant(void)
+{
+    GVariantBuilder builder;
+    g_variant_builder_init(&builder, G_VARIANT_TYPE(PH_TLS_VARIANT));
+    g_mutex_lock(&tls.mutex);
+    for (guint i = 0; tls.certificates != NULL && i < tls.certificates->len; i++) {
+        const PhTlsCertificate *certificate = tls.certificates->pdata[i];
+        g_variant_builder_add(
+            &builder, "(ss)", certificate->chain, ph_secret_bytes(certificate->key));
+    }
+    g_mutex_unlock(&tls.mutex);
+    return g_variant_ref_sink(g_variant_builder_end(&builder));
+}
+
+GPtrArray *
+ph_tls_from_variant(GVariant *variant)
+{
+    GPtrArray *list = g_ptr_array_new_with_free_func((GDestroyNotify)ph_tls_certificate_free);
+    GVariantIter iter;
+    const char *chain;
+    const char *text;
+    g_variant_iter_init(&iter, variant);
+    while (g_variant_iter_next(&iter, "(&s&s)", &chain, &text)) {
+        g_autoptr(PhSecret) key = ph_secret_new(text, strlen(text));
+        g_ptr_array_add(list, ph_tls_certificate_new(chain, key));
+    }
+    return list;
+}
+
+bool
+ph_tls_certificate_for(const char *name, PhTlsCertificateInfo *info_out)
+{
+    SSL_CTX *context = find_context(name);
+    bool is_local = context == NULL;
+    if (is_local) {
+        g_mutex_lock(&tls.mutex);
+        ph_handover_take(&tls);
+        context = tls.server;
+        if (context != NULL)
+            SSL_CTX_up_ref(context);
+        g_mutex_unlock(&tls.mutex);
+    }
+    if (context == NULL)
+        return false;
+    describe_leaf(SSL_CTX_get0_certificate(context), info_out);
+    info_out->is_local = is_local;
+    SSL_CTX_free(context);
+    return true;
+}
+
 void
 ph_tls_forget(void)
 {
     g_mutex_lock(&tls.mutex);
     ph_handover_take(&tls);
     SSL_CTX_free(g_steal_pointer(&tls.server));
+    g_clear_pointer(&tls.by_name, g_hash_table_unref);
+    g_clear_pointer(&tls.certificates, g_ptr_array_unref);
     SSL_CTX_free(g_steal_pointer(&tls.client));
     if (tls.bio != NULL)
         BIO_meth_free(g_steal_pointer(&tls.bio));

@@ -177,21 +177,23 @@ static const PhStatement list_accounts = {
     "WHERE c.address > $1::text COLLATE \"C\" AND c.state < 3\n"
     "  AND ($2::text IS NULL OR c.domain_id = (SELECT domain_id FROM domain WHERE name_ascii = $2::text))\n"
     "  AND ($3::text IS NULL OR c.address LIKE $3::text OR c.display_name ILIKE $3::text)\n"
+    "  AND ($5::bigint = 0 OR c.tenant_id = $5::bigint)\n"
+    "  AND ($6::bigint = 0 OR $6::bigint & (1 << c.state) <> 0)\n"
     "ORDER BY c.address\n"
     "LIMIT $4::bigint",
 };
 
 PhPage *
-ph_account_list_blocking(const char *domain, const char *filter, const char *after, unsigned limit,
+ph_account_list_blocking(const PhListFilter *filter, const char *after, unsigned limit,
     int64_t deadline_us, GError **error)
 {
     g_autofree char *ascii = NULL;
-    if (domain != NULL && (ascii = ph_domain_key(domain, error)) == NULL)
+    if (filter->domain != NULL && (ascii = ph_domain_key(filter->domain, error)) == NULL)
         return NULL;
     g_autoptr(PhLease) lease = ph_store_lease_blocking(deadline_us, error);
     if (lease == NULL)
         return NULL;
-    g_autofree char *pattern = ph_sql_like(filter);
+    g_autofree char *pattern = ph_sql_like(filter->text);
     g_auto(PhBatch) batch;
     ph_batch_init(&batch);
     PhParams *params = ph_batch_add(&batch, &list_accounts);
@@ -199,6 +201,8 @@ ph_account_list_blocking(const char *domain, const char *filter, const char *aft
     ph_param_text(params, ascii);
     ph_param_text(params, pattern);
     ph_param_int64(params, limit);
+    ph_param_int64(params, filter->tenant_id);
+    ph_param_int64(params, filter->states);
     if (!ph_batch_run_blocking(lease, &batch, PH_BATCH_SAFE, error))
         return NULL;
     const PGresult *rows = ph_batch_result(&batch, 0);
@@ -340,34 +344,53 @@ ph_account_set_state_blocking(
     return state != PH_ACCOUNT_ERASED || erase_data(lease, account_id, error);
 }
 
+static const PhStatement change_account = {
+    "account-change",
+    "UPDATE account SET display_name = coalesce($2::text, display_name), version = version + 1\n"
+    "WHERE account_id = $1::bigint AND state < 3 AND ($3::bigint < 0 OR version = $3::bigint)",
+};
+
 static const PhStatement set_quota = {
     "account-quota",
-    "UPDATE usage SET quota_bytes = $2::bigint, quota_messages = $3::bigint WHERE account_id = $1::bigint",
+    "UPDATE usage\n"
+    "SET quota_bytes = CASE WHEN $2::bigint < 0 THEN quota_bytes ELSE $2::bigint END,\n"
+    "    quota_messages = CASE WHEN $3::bigint < 0 THEN quota_messages ELSE $3::bigint END\n"
+    "WHERE account_id = $1::bigint",
 };
 
 bool
-ph_account_set_quota_blocking(int64_t account_id, int64_t quota_bytes, int64_t quota_messages,
-    int64_t deadline_us, GError **error)
+ph_account_change_blocking(
+    int64_t account_id, const PhAccountChange *change, int64_t deadline_us, GError **error)
 {
-    if (quota_bytes < 0 || quota_messages < 0) {
-        g_set_error(error, PH_ERROR, PH_ERROR_SYNTAX, "a quota is 0 (none) or more");
-        return false;
-    }
     g_autoptr(PhLease) lease = ph_store_lease_blocking(deadline_us, error);
     if (lease == NULL)
         return false;
     g_auto(PhBatch) batch;
     ph_batch_init(&batch);
-    PhParams *params = ph_batch_add(&batch, &set_quota);
+    ph_batch_add(&batch, &ph_sql_begin);
+    PhParams *params = ph_batch_add(&batch, &change_account);
     ph_param_int64(params, account_id);
-    ph_param_int64(params, quota_bytes);
-    ph_param_int64(params, quota_messages);
+    ph_param_text(params, change->display_name);
+    ph_param_int64(params, change->if_version);
     if (!ph_batch_run_blocking(lease, &batch, 0, error))
         return false;
-    if (ph_batch_affected(&batch, 0) == 0) {
-        g_set_error(
-            error, PH_ERROR, PH_ERROR_NOT_FOUND, "no account %" G_GINT64_FORMAT, account_id);
+    if (ph_batch_affected(&batch, 1) == 0) {
+        if (change->if_version < 0)
+            g_set_error(
+                error, PH_ERROR, PH_ERROR_NOT_FOUND, "no account %" G_GINT64_FORMAT, account_id);
+        else
+            g_set_error(
+                error, PH_ERROR, PH_ERROR_CONFLICT, "the account was changed meanwhile");
         return false;
     }
+    ph_batch_restart(&batch);
+    params = ph_batch_add(&batch, &set_quota);
+    ph_param_int64(params, account_id);
+    ph_param_int64(params, change->quota_bytes);
+    ph_param_int64(params, change->quota_messages);
+    ph_batch_add(&batch, &ph_sql_commit);
+    if (!ph_batch_run_blocking(lease, &batch, 0, error))
+        return false;
+    ph_notifier_tell(PH_NEWS_ACCOUNT, account_id);
     return true;
 }

@@ -138,25 +138,29 @@ static const PhStatement list_aliases = {
     "    SELECT t.local_part || '@' || d.name AS address, t.target, t.local_part || '@' || d.name || ' ' || t.target AS place\n"
     "    FROM alias_target t\n"
     "    JOIN domain d ON d.domain_id = t.domain_id\n"
-    "    WHERE $1::text IS NULL OR d.name_ascii = $1::text\n"
+    "    WHERE ($1::text IS NULL OR d.name_ascii = $1::text) AND ($5::bigint = 0 OR d.tenant_id = $5::bigint)\n"
     ") AS l\n"
     "WHERE l.place COLLATE \"C\" > $3::text\n"
+    "  AND ($6::text IS NULL OR l.target = $6::text)\n"
     "  AND ($2::text IS NULL OR l.address LIKE $2::text OR l.target LIKE $2::text)\n"
     "ORDER BY l.place COLLATE \"C\"\n"
     "LIMIT $4::bigint",
 };
 
 PhPage *
-ph_alias_list_blocking(const char *domain, const char *filter, const char *after, unsigned limit,
+ph_alias_list_blocking(const PhListFilter *filter, const char *after, unsigned limit,
     int64_t deadline_us, GError **error)
 {
     g_autofree char *ascii = NULL;
-    if (domain != NULL && (ascii = ph_domain_key(domain, error)) == NULL)
+    if (filter->domain != NULL && (ascii = ph_domain_key(filter->domain, error)) == NULL)
+        return NULL;
+    g_autoptr(PhAddressKey) target = NULL;
+    if (filter->target != NULL && (target = ph_address_key_new(filter->target, error)) == NULL)
         return NULL;
     g_autoptr(PhLease) lease = ph_store_lease_blocking(deadline_us, error);
     if (lease == NULL)
         return NULL;
-    g_autofree char *pattern = ph_sql_like(filter);
+    g_autofree char *pattern = ph_sql_like(filter->text);
     g_auto(PhBatch) batch;
     ph_batch_init(&batch);
     PhParams *params = ph_batch_add(&batch, &list_aliases);
@@ -164,6 +168,8 @@ ph_alias_list_blocking(const char *domain, const char *filter, const char *after
     ph_param_text(params, pattern);
     ph_param_text(params, after != NULL ? after : "");
     ph_param_int64(params, limit);
+    ph_param_int64(params, filter->tenant_id);
+    ph_param_text(params, target != NULL ? target->whole : NULL);
     if (!ph_batch_run_blocking(lease, &batch, PH_BATCH_SAFE, error))
         return NULL;
     const PGresult *rows = ph_batch_result(&batch, 0);

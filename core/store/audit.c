@@ -12,13 +12,15 @@ ph_audit_entry_free(PhAuditEntry *entry)
     g_free(entry->target);
     g_free(entry->outcome);
     g_free(entry->detail);
+    g_free(entry->before);
+    g_free(entry->after);
     g_free(entry);
 }
 
 static const PhStatement write_entry = {
     "audit-write",
-    "INSERT INTO audit_log (actor, origin, action, target, outcome, detail)\n"
-    "VALUES ($1::text, $2::text, $3::text, $4::text, $5::text, $6::text)",
+    "INSERT INTO audit_log (actor, origin, action, target, outcome, detail, before, after, tenant_id)\n"
+    "VALUES ($1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::text, $9::bigint)",
 };
 
 static const char *
@@ -28,9 +30,7 @@ or_empty(const char *text)
 }
 
 bool
-ph_audit_write_blocking(const char *actor, const char *origin, const char *action,
-    const char *target, const char *outcome, const char *detail, int64_t deadline_us,
-    GError **error)
+ph_audit_write_blocking(const PhAuditNote *note, int64_t deadline_us, GError **error)
 {
     g_autoptr(PhLease) lease = ph_store_lease_blocking(deadline_us, error);
     if (lease == NULL)
@@ -38,22 +38,23 @@ ph_audit_write_blocking(const char *actor, const char *origin, const char *actio
     g_auto(PhBatch) batch;
     ph_batch_init(&batch);
     PhParams *params = ph_batch_add(&batch, &write_entry);
-    ph_param_text(params, or_empty(actor));
-    ph_param_text(params, or_empty(origin));
-    ph_param_text(params, or_empty(action));
-    ph_param_text(params, or_empty(target));
-    ph_param_text(params, or_empty(outcome));
-    ph_param_text(params, or_empty(detail));
+    const char *const texts[] = { note->actor, note->origin, note->action, note->target,
+        note->outcome, note->detail, note->before, note->after };
+    for (size_t i = 0; i < G_N_ELEMENTS(texts); i++)
+        ph_param_text(params, or_empty(texts[i]));
+    ph_param_int64(params, note->tenant_id);
     return ph_batch_run_blocking(lease, &batch, 0, error);
 }
 
 static const PhStatement list_entries = {
     "audit-list",
-    "SELECT audit_id, at, actor, origin, action, target, outcome, detail\n"
+    "SELECT audit_id, at, actor, origin, action, target, outcome, detail, before, after, tenant_id\n"
     "FROM audit_log\n"
     "WHERE audit_id < $1::bigint\n"
     "  AND ($2::text IS NULL OR actor = $2::text)\n"
     "  AND ($3::text IS NULL OR action = $3::text)\n"
+    "  AND ($5::bigint = 0 OR tenant_id = $5::bigint)\n"
+    "  AND ($6::text IS NULL OR action LIKE $6::text OR target LIKE $6::text OR actor LIKE $6::text OR outcome LIKE $6::text)\n"
     "ORDER BY audit_id DESC\n"
     "LIMIT $4::bigint",
 };
@@ -70,11 +71,14 @@ entry_from_row(const PGresult *rows, int i)
     entry->target = ph_cell_dup(rows, i, 5);
     entry->outcome = ph_cell_dup(rows, i, 6);
     entry->detail = ph_cell_dup(rows, i, 7);
+    entry->before = ph_cell_dup(rows, i, 8);
+    entry->after = ph_cell_dup(rows, i, 9);
+    entry->tenant_id = ph_cell_int64(rows, i, 10);
     return entry;
 }
 
 PhPage *
-ph_audit_list_blocking(const char *actor, const char *action, const char *after, unsigned limit,
+ph_audit_list_blocking(const PhAuditFilter *filter, const char *after, unsigned limit,
     int64_t deadline_us, GError **error)
 {
     g_autoptr(PhLease) lease = ph_store_lease_blocking(deadline_us, error);
@@ -84,9 +88,12 @@ ph_audit_list_blocking(const char *actor, const char *action, const char *after,
     ph_batch_init(&batch);
     PhParams *params = ph_batch_add(&batch, &list_entries);
     ph_param_int64(params, after != NULL ? g_ascii_strtoll(after, NULL, 10) : INT64_MAX);
-    ph_param_text(params, actor);
-    ph_param_text(params, action);
+    g_autofree char *pattern = ph_sql_like(filter->text);
+    ph_param_text(params, filter->actor);
+    ph_param_text(params, filter->action);
     ph_param_int64(params, limit);
+    ph_param_int64(params, filter->tenant_id);
+    ph_param_text(params, pattern);
     if (!ph_batch_run_blocking(lease, &batch, PH_BATCH_SAFE, error))
         return NULL;
     const PGresult *rows = ph_batch_result(&batch, 0);

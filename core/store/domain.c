@@ -224,31 +224,76 @@ ph_domain_remove_blocking(const char *name, int64_t deadline_us, GError **error)
     return true;
 }
 
+#define DOMAIN_COLUMNS \
+    "d.domain_id, d.tenant_id, d.name, d.name_ascii, d.created_at,\n" \
+    "       (SELECT count(*) FROM account a WHERE a.domain_id = d.domain_id AND a.state < 3)\n" \
+    "FROM domain d\n"
+
 static const PhStatement list_domains = {
     "domain-list",
-    "SELECT d.domain_id, d.tenant_id, d.name, d.name_ascii, d.created_at,\n"
-    "       (SELECT count(*) FROM account a WHERE a.domain_id = d.domain_id AND a.state < 3)\n"
-    "FROM domain d\n"
+    "SELECT " DOMAIN_COLUMNS
     "WHERE d.name > $1::text COLLATE \"C\"\n"
     "  AND ($2::text IS NULL OR d.name LIKE $2::text OR d.name_ascii LIKE $2::text)\n"
+    "  AND ($4::bigint = 0 OR d.tenant_id = $4::bigint)\n"
     "ORDER BY d.name\n"
     "LIMIT $3::bigint",
 };
 
+static const PhStatement show_domain = {
+    "domain-show",
+    "SELECT " DOMAIN_COLUMNS "WHERE d.name_ascii = $1::text",
+};
+
+static PhDomain *
+domain_from_row(const PGresult *rows, int i)
+{
+    PhDomain *domain = g_new0(PhDomain, 1);
+    domain->id = ph_cell_int64(rows, i, 0);
+    domain->tenant_id = ph_cell_int64(rows, i, 1);
+    domain->name = ph_cell_dup(rows, i, 2);
+    domain->name_ascii = ph_cell_dup(rows, i, 3);
+    domain->created_us = ph_cell_timestamp_us(rows, i, 4);
+    domain->n_accounts = ph_cell_int64(rows, i, 5);
+    return domain;
+}
+
+PhDomain *
+ph_domain_find_blocking(const char *name, int64_t deadline_us, GError **error)
+{
+    g_autofree char *utf8 = NULL;
+    g_autofree char *ascii = NULL;
+    if (!normalise_domain(name, &utf8, &ascii, error))
+        return NULL;
+    g_autoptr(PhLease) lease = ph_store_lease_blocking(deadline_us, error);
+    if (lease == NULL)
+        return NULL;
+    g_auto(PhBatch) batch;
+    ph_batch_init(&batch);
+    ph_param_text(ph_batch_add(&batch, &show_domain), ascii);
+    if (!ph_batch_run_blocking(lease, &batch, PH_BATCH_SAFE, error))
+        return NULL;
+    if (PQntuples(ph_batch_result(&batch, 0)) == 0) {
+        g_set_error(error, PH_ERROR, PH_ERROR_NOT_FOUND, "no domain \"%s\"", utf8);
+        return NULL;
+    }
+    return domain_from_row(ph_batch_result(&batch, 0), 0);
+}
+
 PhPage *
-ph_domain_list_blocking(
-    const char *filter, const char *after, unsigned limit, int64_t deadline_us, GError **error)
+ph_domain_list_blocking(const PhListFilter *filter, const char *after, unsigned limit,
+    int64_t deadline_us, GError **error)
 {
     g_autoptr(PhLease) lease = ph_store_lease_blocking(deadline_us, error);
     if (lease == NULL)
         return NULL;
-    g_autofree char *pattern = ph_sql_like(filter);
+    g_autofree char *pattern = ph_sql_like(filter->text);
     g_auto(PhBatch) batch;
     ph_batch_init(&batch);
     PhParams *params = ph_batch_add(&batch, &list_domains);
     ph_param_text(params, after != NULL ? after : "");
     ph_param_text(params, pattern);
     ph_param_int64(params, limit);
+    ph_param_int64(params, filter->tenant_id);
     if (!ph_batch_run_blocking(lease, &batch, PH_BATCH_SAFE, error))
         return NULL;
     const PGresult *rows = ph_batch_result(&batch, 0);
@@ -256,13 +301,7 @@ ph_domain_list_blocking(
     page->items = g_ptr_array_new_with_free_func((GDestroyNotify)ph_domain_free);
     const char *last = NULL;
     for (int i = 0; i < PQntuples(rows); i++) {
-        PhDomain *domain = g_new0(PhDomain, 1);
-        domain->id = ph_cell_int64(rows, i, 0);
-        domain->tenant_id = ph_cell_int64(rows, i, 1);
-        domain->name = ph_cell_dup(rows, i, 2);
-        domain->name_ascii = ph_cell_dup(rows, i, 3);
-        domain->created_us = ph_cell_timestamp_us(rows, i, 4);
-        domain->n_accounts = ph_cell_int64(rows, i, 5);
+        PhDomain *domain = domain_from_row(rows, i);
         last = domain->name;
         g_ptr_array_add(page->items, domain);
     }

@@ -44,7 +44,7 @@ static const PhStatement find_credentials = {
 
 static const PhStatement find_operator = {
     "login-operator",
-    "SELECT name, verifier, version FROM operator WHERE name = $1::text",
+    "SELECT name, verifier, version, tenant_id FROM operator WHERE name = $1::text",
 };
 
 static PhLoginRecord *
@@ -115,7 +115,9 @@ read_operator(PhLease *lease, const char *login, GError **error)
     PhLoginRecord *record = record_new();
     record->operator_name = ph_cell_dup(rows, 0, 0);
     record->version = ph_cell_int64(rows, 0, 2);
+    record->operator_tenant_id = ph_cell_int64(rows, 0, 3);
     PhCredential *credential = g_new0(PhCredential, 1);
+    credential->id = 1; /* its only one; 0 would be none */
     credential->kind = PH_CREDENTIAL_PASSWORD;
     credential->verifier = ph_cell_dup(rows, 0, 1);
     credential->label = g_strdup("");
@@ -333,7 +335,7 @@ ph_credential_used_blocking(
 
 static const PhStatement add_operator = {
     "operator-add",
-    "INSERT INTO operator (name, verifier) VALUES ($1::text, $2::text) ON CONFLICT DO NOTHING",
+    "INSERT INTO operator (name, verifier, tenant_id) VALUES ($1::text, $2::text, $3::bigint) ON CONFLICT DO NOTHING",
 };
 
 static const PhStatement remove_operator = { "operator-remove",
@@ -349,8 +351,8 @@ is_operator_name(const char *name)
 }
 
 bool
-ph_operator_add_blocking(
-    const char *name, const char *verifier, int64_t deadline_us, GError **error)
+ph_operator_add_blocking(const char *name, const char *verifier, int64_t tenant_id,
+    int64_t deadline_us, GError **error)
 {
     if (!is_operator_name(name)) {
         g_set_error(error, PH_ERROR, PH_ERROR_SYNTAX,
@@ -365,6 +367,7 @@ ph_operator_add_blocking(
     PhParams *params = ph_batch_add(&batch, &add_operator);
     ph_param_text(params, name);
     ph_param_text(params, verifier);
+    ph_param_int64(params, tenant_id);
     if (!ph_batch_run_blocking(lease, &batch, 0, error))
         return false;
     if (ph_batch_affected(&batch, 0) == 0) {

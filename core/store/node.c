@@ -195,3 +195,46 @@ ph_node_release_blocking(PhLease *lease)
     ph_batch_run_blocking(lease, &batch, PH_BATCH_SAFE, NULL);
     forget_number();
 }
+
+/* -- for people -------------------------------------------------------------------------------- */
+
+void
+ph_node_info_free(PhNodeInfo *node)
+{
+    if (node == NULL)
+        return;
+    g_free(node->name);
+    g_free(node);
+}
+
+static const PhStatement list_nodes = {
+    "node-list",
+    "SELECT node_id, name, lease_until FROM node\n"
+    "WHERE lease_until > now() - interval '1 day'\n"
+    "ORDER BY name, node_id",
+};
+
+GPtrArray *
+ph_node_list_blocking(int64_t deadline_us, GError **error)
+{
+    g_autoptr(PhLease) lease = ph_store_lease_blocking(deadline_us, error);
+    if (lease == NULL)
+        return NULL;
+    g_auto(PhBatch) batch;
+    ph_batch_init(&batch);
+    ph_batch_add(&batch, &list_nodes);
+    if (!ph_batch_run_blocking(lease, &batch, PH_BATCH_SAFE, error))
+        return NULL;
+    const PGresult *rows = ph_batch_result(&batch, 0);
+    GPtrArray *list = g_ptr_array_new_with_free_func((GDestroyNotify)ph_node_info_free);
+    for (int i = 0; i < PQntuples(rows); i++) {
+        PhNodeInfo *node = g_new(PhNodeInfo, 1);
+        *node = (PhNodeInfo){
+            .id = ph_cell_int16(rows, i, 0),
+            .name = ph_cell_dup(rows, i, 1),
+            .lease_until_us = ph_cell_timestamp_us(rows, i, 2),
+        };
+        g_ptr_array_add(list, node);
+    }
+    return list;
+}

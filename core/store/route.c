@@ -27,7 +27,7 @@ static const PhStatement look_up = {
     "SELECT w.address, d.domain_id IS NOT NULL, a.kind, a.account_id, u.receives,\n"
     "       coalesce((u.quota_bytes > 0 AND u.bytes >= u.quota_bytes)\n"
     "                OR (u.quota_messages > 0 AND u.messages >= u.quota_messages), false),\n"
-    "       t.target\n"
+    "       t.target, d.tenant_id\n"
     "FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) WITH ORDINALITY\n"
     "     AS w (address, domain, whole, base, place)\n"
     "LEFT JOIN domain d ON d.name_ascii = w.domain\n"
@@ -147,8 +147,11 @@ expand(PhLease *lease, PhRoute *route, PhAddressKey *first, GError **error)
         if (!ph_batch_run_blocking(lease, &batch, PH_BATCH_SAFE, error))
             return false;
         const PGresult *rows = ph_batch_result(&batch, 0);
-        if (depth == 0)
+        if (depth == 0) {
             route->domain_is_local = ph_cell_bool(rows, 0, 1);
+            if (route->domain_is_local)
+                route->tenant_id = ph_cell_int64(rows, 0, 7);
+        }
         GPtrArray *next = keys_new();
         for (int i = 0; i < PQntuples(rows); i++)
             take_row(route, rows, i, seen, next);
@@ -176,6 +179,7 @@ route_new(void)
 {
     PhRoute *route = g_new0(PhRoute, 1);
     route->kind = PH_ROUTE_UNKNOWN;
+    route->tenant_id = -1;
     route->accounts = g_array_new(FALSE, FALSE, sizeof(int64_t));
     route->outside = g_ptr_array_new_with_free_func(g_free);
     return route;

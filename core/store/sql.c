@@ -290,7 +290,9 @@ ph_cell_int64_array(const PGresult *result, int row, int column)
 int64_t
 ph_cell_timestamp_us(const PGresult *result, int row, int column)
 {
-    return ph_cell_int64(result, row, column) + PG_EPOCH_US;
+    int64_t value = ph_cell_int64(result, row, column);
+    /* "infinity" and "-infinity" stay what they are. */
+    return value == INT64_MAX || value == INT64_MIN ? value : value + PG_EPOCH_US;
 }
 
 /* -- errors ------------------------------------------------------------------------------------ */

@@ -124,6 +124,18 @@ PH_IN_JOB bool ph_stored_settings_change_blocking(const PhSettingChange *changes
 PH_IN_JOB GPtrArray *ph_stored_setting_history_blocking(
     const char *key, unsigned limit, int64_t deadline_us, GError **error);
 
+/* -- nodes ------------------------------------------------------------------------------------- */
+
+typedef struct PhNodeInfo {
+    int id;
+    char *name;
+    int64_t lease_until_us;
+} PhNodeInfo;
+
+void ph_node_info_free(PhNodeInfo *node);
+/* Those whose lease runs, or ended less than a day ago: GPtrArray of PhNodeInfo, by name. */
+PH_IN_JOB GPtrArray *ph_node_list_blocking(int64_t deadline_us, GError **error);
+
 /* -- words from other nodes -------------------------------------------------------------------- */
 
 typedef enum PhStoreNews {
@@ -149,15 +161,38 @@ typedef struct PhAuditEntry {
     char *target;
     char *outcome;
     char *detail;
+    int64_t tenant_id;
+    char *before; /* the thing as JSON; "": not known */
+    char *after;
 } PhAuditEntry;
 
 void ph_audit_entry_free(PhAuditEntry *entry);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(PhAuditEntry, ph_audit_entry_free)
 
-/* Null texts are written as "". */
-PH_IN_JOB bool ph_audit_write_blocking(const char *actor, const char *origin, const char *action,
-    const char *target, const char *outcome, const char *detail, int64_t deadline_us,
-    GError **error);
-/* Newest first; `actor` and `action` null: all. Items are PhAuditEntry. */
-PH_IN_JOB PhPage *ph_audit_list_blocking(const char *actor, const char *action, const char *after,
+/* An entry to be; null texts are written as "". */
+typedef struct PhAuditNote {
+    int64_t tenant_id;
+    const char *actor;
+    const char *origin;
+    const char *action;
+    const char *target;
+    const char *outcome;
+    const char *detail;
+    const char *before;
+    const char *after;
+} PhAuditNote;
+
+PH_IN_JOB bool ph_audit_write_blocking(
+    const PhAuditNote *note, int64_t deadline_us, GError **error);
+
+/* Zeroed members do not matter. */
+typedef struct PhAuditFilter {
+    int64_t tenant_id;
+    const char *actor;
+    const char *action;
+    const char *text; /* a substring of action, target, actor or outcome */
+} PhAuditFilter;
+
+/* Newest first. Items are PhAuditEntry. */
+PH_IN_JOB PhPage *ph_audit_list_blocking(const PhAuditFilter *filter, const char *after,
     unsigned limit, int64_t deadline_us, GError **error);

@@ -1,7 +1,9 @@
-/* plugin.c - the smallest plugin: it sends back what it is sent (RFC 862), line by line;
- * a new plugin starts from a copy of this file; docs/plugin-guide.md walks through it */
+/* plugin.c - the smallest plugin: it sends back what it is sent (RFC 862), line by line, and as a handler
+ * for the web server body by body; a new plugin starts from a copy of this file; docs/plugin-guide.md
+ * walks through it */
 #include "posthouse/plugin.h"
 #include "posthouse/log.h"
+#include "posthouse/web.h"
 #include <string.h>
 
 static const PhSettingRow settings[] = {
@@ -65,9 +67,52 @@ static const PhSessionClass session_class = {
 };
 
 static const PhServiceRow services[] = {
-    { "echo", 7, PH_TLS_NONE, &session_class, NULL, NULL },
+    { "echo", 7, PH_TLS_NONE, &session_class, NULL, NULL, false },
     { 0 },
 };
+
+/* -- the handler "example" of the web server --------------------------------------------------- */
+
+static void
+web_begin(PhExchange *exchange)
+{
+    ph_assert_on_reactor();
+    ph_exchange_header(exchange, "Content-Type", "application/octet-stream");
+    ph_exchange_header(exchange, "X-Example-Path", exchange->request->path);
+}
+
+/* What the client does not read back, it cannot send more of. */
+static size_t
+web_body(PhExchange *exchange, const uint8_t *bytes, size_t length)
+{
+    ph_assert_on_reactor();
+    if (ph_exchange_is_full(exchange))
+        return 0;
+    ph_exchange_write(exchange, bytes, length);
+    return length;
+}
+
+static const PhWebHandler web_handler = {
+    .methods = "GET, HEAD, POST",
+    .begin = web_begin,
+    .body = web_body,
+    .complete = ph_exchange_finish,
+    .drained = ph_exchange_want_body,
+};
+
+static bool
+start(void **state_out, GError **error)
+{
+    *state_out = NULL;
+    return ph_web_offer("example", &web_handler, error);
+}
+
+static void
+stop(void *state)
+{
+    (void)state;
+    ph_web_withdraw("example", &web_handler);
+}
 
 PH_PLUGIN_EXPORT extern const PhPlugin posthouse_plugin;
 const PhPlugin posthouse_plugin = {
@@ -77,4 +122,6 @@ const PhPlugin posthouse_plugin = {
     .summary = "echo service, where a new plugin starts",
     .settings = settings,
     .services = services,
+    .start = start,
+    .stop = stop,
 };

@@ -2,8 +2,8 @@
 #include "imap.h"
 
 static const PhServiceRow services[] = {
-    { "imap", 143, PH_TLS_START, &imap_session_class, NULL, "imap" },
-    { "imaps", 993, PH_TLS_IMPLICIT, &imap_session_class, NULL, "imap" },
+    { "imap", 143, PH_TLS_START, &imap_session_class, NULL, "imap", false },
+    { "imaps", 993, PH_TLS_IMPLICIT, &imap_session_class, NULL, "imap", false },
     { 0 },
 };
 

@@ -174,6 +174,7 @@ typedef struct DeliverJob {
     char *tls;
     bool is_extended;
     bool is_authenticated;
+    SmtpContext *context; /* policy is to be asked; or null */
     PhDelivery *delivery;
     GArray *
         first_target; /* guint: of each recipient, the first of its accounts' targets (indexes into `targets`) */
@@ -188,6 +189,7 @@ smtp_delivery_free(DeliverJob *job)
         return;
     smtp_envelope_free(job->envelope);
     smtp_data_free(job->data);
+    smtp_context_free(job->context);
     ph_delivery_free(job->delivery);
     g_array_unref(job->first_target);
     g_array_unref(job->targets);
@@ -300,21 +302,88 @@ assemble(DeliverJob *job, GError **error)
     return g_steal_pointer(&whole);
 }
 
-static void
-add_targets(DeliverJob *job)
+/* -- policy ------------------------------------------------------------------------------------ */
+
+/* The header block of what is to be stored, for policy to look at. */
+typedef struct Header {
+    uint8_t *bytes;
+    size_t length;
+    size_t size; /* of the whole message */
+} Header;
+
+static bool
+read_header(const PhSpool *whole, Header *header, GError **error)
+{
+    header->bytes = g_malloc(HEADER_LOOK_BYTES);
+    header->size = ph_spool_size(whole);
+    if (!ph_spool_read(whole, 0, header->bytes, HEADER_LOOK_BYTES, &header->length, error))
+        return false;
+    const uint8_t *end = memmem(header->bytes, header->length, "\r\n\r\n", 4);
+    if (end != NULL)
+        header->length = (size_t)(end - header->bytes) + 4;
+    return true;
+}
+
+PH_IN_JOB static void
+redirect_copy(DeliverJob *job, int64_t account_id, const PhDecision *decision)
+{
+    const PhDecision plain = { .kind = PH_DECISION_ACCEPT };
+    g_autoptr(PhRoute) route = smtp_policy_redirect_blocking(decision);
+    if (route == NULL) {
+        smtp_policy_add_target_blocking(job->delivery, account_id, &plain, job->targets);
+        return;
+    }
+    for (guint i = 0; i < route->accounts->len; i++)
+        smtp_policy_add_target_blocking(
+            job->delivery, g_array_index(route->accounts, int64_t, i), &plain, job->targets);
+}
+
+PH_IN_JOB static void
+ask_and_add(DeliverJob *job, SmtpRecipient *recipient, int64_t account_id, const Header *header)
+{
+    PhDecision decision = { .kind = PH_DECISION_NONE };
+    SmtpCopy copy = {
+        .recipient = recipient->address,
+        .tenant_id = recipient->tenant_id,
+        .account_id = account_id,
+        .headers = (const char *)header->bytes,
+        .headers_length = header->length,
+        .size = header->size,
+    };
+    if (job->context != NULL)
+        smtp_policy_ask_blocking(smtp_hook_deliver, job->context, &copy, &decision);
+    switch (decision.kind) {
+    case PH_DECISION_NONE:
+        if (recipient->is_junk)
+            decision.kind = PH_DECISION_QUARANTINE;
+        smtp_policy_add_target_blocking(job->delivery, account_id, &decision, job->targets);
+        break;
+    case PH_DECISION_ACCEPT:
+    case PH_DECISION_QUARANTINE:
+        smtp_policy_add_target_blocking(job->delivery, account_id, &decision, job->targets);
+        break;
+    case PH_DECISION_REJECT:
+    case PH_DECISION_DEFER:
+        if (recipient->refusal == NULL)
+            recipient->refusal = smtp_policy_reply(&decision);
+        break;
+    case PH_DECISION_DISCARD:
+        break;
+    case PH_DECISION_REDIRECT:
+        redirect_copy(job, account_id, &decision);
+        break;
+    }
+    ph_decision_clear(&decision);
+}
+
+PH_IN_JOB static void
+add_targets(DeliverJob *job, const Header *header)
 {
     for (guint i = 0; i < job->envelope->recipients->len; i++) {
-        const SmtpRecipient *recipient = job->envelope->recipients->pdata[i];
+        SmtpRecipient *recipient = job->envelope->recipients->pdata[i];
         g_array_append_val(job->first_target, job->targets->len);
-        for (guint k = 0; k < recipient->accounts->len; k++) {
-            PhDeliveryTarget target = {
-                .mailbox.account_id = g_array_index(recipient->accounts, int64_t, k),
-                .internal_date_us = INT64_MIN,
-                .check_quota = true,
-            };
-            unsigned index = ph_delivery_add_target(job->delivery, &target);
-            g_array_append_val(job->targets, index);
-        }
+        for (guint k = 0; k < recipient->accounts->len && recipient->refusal == NULL; k++)
+            ask_and_add(job, recipient, g_array_index(recipient->accounts, int64_t, k), header);
     }
 }
 
@@ -323,14 +392,25 @@ prepare_job(void *data)
 {
     ph_assert_in_job();
     DeliverJob *job = data;
+    Header header = { .bytes = NULL };
     g_autoptr(PhSpool) whole = assemble(job, &job->error);
     if (whole == NULL)
         return;
     g_clear_pointer(&job->data->spool, ph_spool_free);
-    job->delivery = ph_delivery_prepare_blocking(
-        whole, job->is_lmtp ? PH_DELIVERY_EACH : PH_DELIVERY_ALL_OR_NONE, &job->error);
+    if (job->context == NULL || read_header(whole, &header, &job->error))
+        job->delivery = ph_delivery_prepare_blocking(
+            whole, job->is_lmtp ? PH_DELIVERY_EACH : PH_DELIVERY_ALL_OR_NONE, &job->error);
     if (job->delivery != NULL)
-        add_targets(job);
+        add_targets(job, &header);
+    g_free(header.bytes);
+}
+
+static guint
+end_of_targets(const DeliverJob *job, guint recipient)
+{
+    return recipient + 1 < job->first_target->len
+               ? g_array_index(job->first_target, guint, recipient + 1)
+               : job->targets->len;
 }
 
 /* The worst of a recipient's accounts; null: all have it. */
@@ -338,9 +418,7 @@ static const PhDeliveryResult *
 recipient_failure(const DeliverJob *job, const PhDelivery *delivery, guint recipient)
 {
     guint begin = g_array_index(job->first_target, guint, recipient);
-    guint end = recipient + 1 < job->first_target->len
-                    ? g_array_index(job->first_target, guint, recipient + 1)
-                    : job->targets->len;
+    guint end = end_of_targets(job, recipient);
     for (guint i = begin; i < end; i++) {
         const PhDeliveryResult *result =
             ph_delivery_result(delivery, g_array_index(job->targets, unsigned, i));
@@ -386,13 +464,16 @@ answer_each(SmtpSession *session, const DeliverJob *job, const PhDelivery *deliv
 {
     ph_assert_on_reactor();
     for (guint i = 0; i < job->first_target->len; i++) {
-        const PhDeliveryResult *failure = recipient_failure(job, delivery, i);
-        if (failure == NULL) {
+        const SmtpRecipient *recipient = job->envelope->recipients->pdata[i];
+        const PhDeliveryResult *failure =
+            recipient->refusal == NULL ? recipient_failure(job, delivery, i) : NULL;
+        if (recipient->refusal == NULL && failure == NULL) {
             ph_metric_add(&smtp_counters(session)->received, 1);
             smtp_replyf(session, "250 2.0.0 Ok: %s", job->envelope->id);
             continue;
         }
-        g_autofree char *line = failure_line(session, failure);
+        g_autofree char *line = recipient->refusal != NULL ? g_strdup(recipient->refusal)
+                                                           : failure_line(session, failure);
         ph_metric_add(
             line[0] == '4' ? &smtp_counters(session)->deferred : &smtp_counters(session)->refused,
             1);
@@ -402,17 +483,41 @@ answer_each(SmtpSession *session, const DeliverJob *job, const PhDelivery *deliv
     smtp_session_go_on(session);
 }
 
+static const char *
+outcome_of(const DeliverJob *job, const PhDelivery *delivery, guint i)
+{
+    const SmtpRecipient *recipient = job->envelope->recipients->pdata[i];
+    if (recipient->refusal != NULL)
+        return recipient->refusal;
+    const PhDeliveryResult *failure = recipient_failure(job, delivery, i);
+    if (failure != NULL)
+        return failure->text;
+    return end_of_targets(job, i) > g_array_index(job->first_target, guint, i) ? "stored"
+                                                                               : "discarded";
+}
+
 static void
 log_outcome(const DeliverJob *job, const PhDelivery *delivery)
 {
     g_autofree char *sender = ph_path_format(job->envelope->sender);
     for (guint i = 0; i < job->first_target->len; i++) {
         const SmtpRecipient *recipient = job->envelope->recipients->pdata[i];
-        const PhDeliveryResult *failure = recipient_failure(job, delivery, i);
         ph_log(PH_LOG_INFO, "smtp.delivered", "id=%s from=<%s> to=<%s> outcome=\"%s\"",
-            job->envelope->id, sender, recipient->address,
-            failure == NULL ? "stored" : failure->text);
+            job->envelope->id, sender, recipient->address, outcome_of(job, delivery, i));
     }
+}
+
+/* Takes the job. */
+static void
+answer(SmtpSession *session, DeliverJob *job, const PhDelivery *delivery)
+{
+    ph_assert_on_reactor();
+    log_outcome(job, delivery);
+    if (job->is_lmtp)
+        answer_each(session, job, delivery);
+    else
+        answer_once(session, job, delivery);
+    smtp_delivery_free(job);
 }
 
 static void
@@ -421,13 +526,20 @@ delivery_done(PhTask *task, PhDelivery *delivery, void *data)
     ph_assert_on_reactor();
     SmtpSession *session = PH_CONTAINER_OF(task, SmtpSession, base.task);
     (void)data;
-    DeliverJob *job = g_steal_pointer(&session->delivery);
-    log_outcome(job, delivery);
-    if (job->is_lmtp)
-        answer_each(session, job, delivery);
-    else
-        answer_once(session, job, delivery);
-    smtp_delivery_free(job);
+    answer(session, g_steal_pointer(&session->delivery), delivery);
+}
+
+/* What policy refuses for one recipient it refuses for all, where there is one reply; null:
+ * nothing. */
+static const char *
+refusal_of_all(const DeliverJob *job)
+{
+    for (guint i = 0; !job->is_lmtp && i < job->envelope->recipients->len; i++) {
+        const SmtpRecipient *recipient = job->envelope->recipients->pdata[i];
+        if (recipient->refusal != NULL)
+            return recipient->refusal;
+    }
+    return NULL;
 }
 
 /* A refusal of the whole message: once, or (LMTP) once for each recipient. */
@@ -455,7 +567,16 @@ prepare_done(PhTask *task, void *data)
         refuse_message(session, job->envelope, job->error);
         return;
     }
+    const char *refusal = refusal_of_all(job);
+    if (refusal != NULL) {
+        smtp_refuse(session, refusal);
+        return;
+    }
     *(DeliverJob **)data = NULL;
+    if (job->targets->len == 0) {
+        answer(session, job, job->delivery);
+        return;
+    }
     session->delivery = job;
     ph_delivery_submit(g_steal_pointer(&job->delivery), task, delivery_done, NULL);
 }
@@ -477,6 +598,7 @@ deliver_job_new(SmtpSession *session)
     ph_assert_on_reactor();
     g_autoptr(PhSettings) settings = ph_settings_current();
     DeliverJob *job = g_new0(DeliverJob, 1);
+    job->context = smtp_context_new(session, smtp_hook_deliver);
     job->envelope = g_steal_pointer(&session->envelope);
     job->data = g_steal_pointer(&session->data);
     job->is_lmtp = session->role->is_lmtp;

@@ -13,6 +13,7 @@ recipient_free(gpointer data)
 {
     SmtpRecipient *recipient = data;
     g_free(recipient->address);
+    g_free(recipient->refusal);
     g_array_unref(recipient->accounts);
     g_free(recipient);
 }
@@ -44,7 +45,9 @@ typedef struct RouteJob {
     PhPath *path; /* of a sender */
     bool is_utf8;
     int64_t account_id; /* whose address it must be; 0: anybody's */
-    PhRoute *route;
+    SmtpContext *context; /* policy is to be asked; or null */
+    PhDecision decision;
+    PhRoute *route; /* null: it was not looked for */
     GError *error;
 } RouteJob;
 
@@ -54,18 +57,14 @@ route_job_free(void *data)
     RouteJob *job = data;
     g_free(job->address);
     ph_path_free(job->path);
+    smtp_context_free(job->context);
+    ph_decision_clear(&job->decision);
     ph_route_free(job->route);
     g_clear_error(&job->error);
     g_free(job);
 }
 
-static void
-route_job(void *data)
-{
-    ph_assert_in_job();
-    RouteJob *job = data;
-    job->route = ph_route_resolve_blocking(job->address, smtp_deadline_us(), &job->error);
-}
+/* -- MAIL: whose is it, and what does policy say? ------------------------------------------------ */
 
 static bool
 leads_to(const PhRoute *route, int64_t account_id)
@@ -74,6 +73,63 @@ leads_to(const PhRoute *route, int64_t account_id)
         if (g_array_index(route->accounts, int64_t, i) == account_id)
             return true;
     return false;
+}
+
+static void
+sender_job(void *data)
+{
+    ph_assert_in_job();
+    RouteJob *job = data;
+    if (job->account_id != 0) {
+        job->route = ph_route_resolve_blocking(job->address, smtp_deadline_us(), &job->error);
+        if (job->route == NULL || !leads_to(job->route, job->account_id))
+            return;
+    }
+    if (job->context != NULL)
+        smtp_policy_ask_blocking(smtp_hook_mail, job->context, NULL, &job->decision);
+}
+
+/* -- RCPT: where does it lead, and what does policy say? ----------------------------------------- */
+
+/* Somewhere else, if that is a local place; if not, the client is to try again. */
+PH_IN_JOB static void
+redirect(RouteJob *job)
+{
+    PhRoute *route = smtp_policy_redirect_blocking(&job->decision);
+    if (route == NULL) {
+        ph_decision_clear(&job->decision);
+        job->decision.kind = PH_DECISION_DEFER;
+        return;
+    }
+    route->tenant_id = job->route->tenant_id;
+    ph_route_free(job->route);
+    job->route = route;
+}
+
+static void
+recipient_job(void *data)
+{
+    ph_assert_in_job();
+    RouteJob *job = data;
+    job->route = ph_route_resolve_blocking(job->address, smtp_deadline_us(), &job->error);
+    if (job->context == NULL || job->route == NULL || job->route->kind != PH_ROUTE_LOCAL)
+        return;
+    SmtpCopy copy = { .recipient = job->address, .tenant_id = job->route->tenant_id };
+    smtp_policy_ask_blocking(smtp_hook_rcpt, job->context, &copy, &job->decision);
+    if (job->decision.kind == PH_DECISION_REDIRECT)
+        redirect(job);
+}
+
+/* True: the client was told no. */
+static bool
+refuse_by_policy(SmtpSession *session, const PhDecision *decision)
+{
+    ph_assert_on_reactor();
+    if (decision->kind != PH_DECISION_REJECT && decision->kind != PH_DECISION_DEFER)
+        return false;
+    g_autofree char *line = smtp_policy_reply(decision);
+    smtp_refuse(session, line);
+    return true;
 }
 
 /* -- MAIL -------------------------------------------------------------------------------------- */
@@ -143,24 +199,31 @@ sender_done(PhTask *task, void *data)
         smtp_refuse_error(session, job->error);
         return;
     }
-    if (!leads_to(job->route, job->account_id)) {
+    if (job->account_id != 0 && !leads_to(job->route, job->account_id)) {
         smtp_refuse(session, "550 5.7.1 That sender address is not yours");
         return;
     }
+    if (refuse_by_policy(session, &job->decision))
+        return;
     accept_sender(session, g_steal_pointer(&job->path), job->is_utf8);
     smtp_session_go_on(session);
 }
 
+/* Takes the context. */
 static void
-check_sender(SmtpSession *session, PhPath *sender, bool is_utf8)
+check_sender(SmtpSession *session, PhPath *sender, bool is_utf8, SmtpContext *context)
 {
     ph_assert_on_reactor();
     RouteJob *job = g_new0(RouteJob, 1);
+    bool is_users = session->role->is_submission && !sender->is_null;
+    job->context = context;
+    if (context != NULL)
+        smtp_context_set_sender(context, sender);
     job->address = ph_path_format(sender);
     job->path = sender;
     job->is_utf8 = is_utf8;
-    job->account_id = session->identity->account_id;
-    smtp_session_run(session, route_job, sender_done, job, route_job_free);
+    job->account_id = is_users ? session->identity->account_id : 0;
+    smtp_session_run(session, sender_job, sender_done, job, route_job_free);
 }
 
 void
@@ -199,8 +262,9 @@ smtp_cmd_mail(SmtpSession *session, const char *rest)
         smtp_refuse(session, "552 5.3.4 Message too large");
         return;
     }
-    if (session->role->is_submission && !sender->is_null)
-        check_sender(session, g_steal_pointer(&sender), parameters.is_utf8);
+    SmtpContext *context = smtp_context_new(session, smtp_hook_mail);
+    if ((session->role->is_submission && !sender->is_null) || context != NULL)
+        check_sender(session, g_steal_pointer(&sender), parameters.is_utf8, context);
     else
         accept_sender(session, g_steal_pointer(&sender), parameters.is_utf8);
 }
@@ -240,9 +304,15 @@ recipient_done(PhTask *task, void *data)
         smtp_refuse(session, "452 4.2.2 Mailbox full");
         return;
     }
+    if (refuse_by_policy(session, &job->decision))
+        return;
     SmtpRecipient *recipient = g_new0(SmtpRecipient, 1);
     recipient->address = g_steal_pointer(&job->address);
     recipient->accounts = g_array_ref(job->route->accounts);
+    recipient->tenant_id = job->route->tenant_id;
+    recipient->is_junk = job->decision.kind == PH_DECISION_QUARANTINE;
+    if (job->decision.kind == PH_DECISION_DISCARD)
+        g_array_set_size(recipient->accounts, 0);
     g_ptr_array_add(session->envelope->recipients, recipient);
     smtp_session_set_state(session, SMTP_STATE_RCPT);
     smtp_reply(session, "250 2.1.5 Recipient ok");
@@ -279,5 +349,6 @@ smtp_cmd_rcpt(SmtpSession *session, const char *rest)
     }
     RouteJob *job = g_new0(RouteJob, 1);
     job->address = path->domain[0] != '\0' ? ph_path_format(path) : g_strdup("postmaster");
-    smtp_session_run(session, route_job, recipient_done, job, route_job_free);
+    job->context = smtp_context_new(session, smtp_hook_rcpt);
+    smtp_session_run(session, recipient_job, recipient_done, job, route_job_free);
 }

@@ -16,10 +16,10 @@ static const SmtpRole submission = { .name = "submission", .is_submission = true
 static const SmtpRole lmtp = { .name = "lmtp", .is_lmtp = true };
 
 static const PhServiceRow services[] = {
-    { "smtp", 25, PH_TLS_START, &smtp_session_class, &mx, NULL },
-    { "submission", 587, PH_TLS_START, &smtp_session_class, &submission, NULL },
-    { "submissions", 465, PH_TLS_IMPLICIT, &smtp_session_class, &submission, NULL },
-    { "lmtp", 24, PH_TLS_NONE, &smtp_session_class, &lmtp, NULL },
+    { "smtp", 25, PH_TLS_START, &smtp_session_class, &mx, NULL, false },
+    { "submission", 587, PH_TLS_START, &smtp_session_class, &submission, NULL, false },
+    { "submissions", 465, PH_TLS_IMPLICIT, &smtp_session_class, &submission, NULL, false },
+    { "lmtp", 24, PH_TLS_NONE, &smtp_session_class, &lmtp, NULL, false },
     { 0 },
 };
 
@@ -65,6 +65,7 @@ const PhPlugin posthouse_plugin = {
     .summary = "receives mail: SMTP, submission, LMTP",
     .settings = settings,
     .services = services,
+    .hooks = smtp_hooks,
     .start = start,
     .stop = stop,
 };

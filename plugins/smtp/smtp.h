@@ -4,7 +4,9 @@
  */
 #pragma once
 
+#include "posthouse/account.h"
 #include "posthouse/delivery.h"
+#include "posthouse/hook.h"
 #include "posthouse/login.h"
 #include "posthouse/message-address.h"
 #include "posthouse/metrics.h"
@@ -52,7 +54,10 @@ enum {
 
 typedef struct SmtpRecipient {
     char *address;    /* as the client wrote it */
-    GArray *accounts; /* int64_t */
+    GArray *accounts; /* int64_t; none: policy said to discard */
+    int64_t tenant_id;
+    bool is_junk;  /* policy said to quarantine */
+    char *refusal; /* policy refused it after DATA: the reply; or null */
 } SmtpRecipient;
 
 /* The transaction under way; null outside of one. */
@@ -162,6 +167,42 @@ bool smtp_parse_parameters(const char *text, SmtpTakeParameter take, void *data)
 bool smtp_parse_helo(const char *text, char **helo_out);
 /* "FROM:<...> ..." without regard to case: the rest behind "FROM:". Null: it is not there. */
 const char *smtp_parse_keyword(const char *text, const char *keyword);
+
+/* -- policy.c: what scripts say ---------------------------------------------------------------- */
+
+extern const PhHookRow smtp_hooks[];
+extern const PhHookRow *const smtp_hook_mail;
+extern const PhHookRow *const smtp_hook_rcpt;
+extern const PhHookRow *const smtp_hook_deliver;
+
+/* What hooks are told of the session and its transaction; a copy, for jobs. */
+typedef struct SmtpContext SmtpContext;
+
+/* Null when nobody is to be asked at this point. */
+PH_ON_REACTOR SmtpContext *smtp_context_new(const SmtpSession *session, const PhHookRow *hook);
+void smtp_context_free(SmtpContext *context);
+void smtp_context_set_sender(SmtpContext *context, const PhPath *sender);
+
+/* One message for one account, as the hook "deliver" sees it. */
+typedef struct SmtpCopy {
+    const char *recipient;
+    int64_t tenant_id;
+    int64_t account_id;   /* 0: none yet */
+    const char *headers;  /* or null */
+    size_t headers_length;
+    size_t size;
+} SmtpCopy;
+
+/* `copy` null: the sender is asked about. */
+PH_IN_JOB void smtp_policy_ask_blocking(const PhHookRow *hook, const SmtpContext *context,
+    const SmtpCopy *copy, PhDecision *decision_out);
+/* The reply for REJECT and DEFER. Free it. */
+char *smtp_policy_reply(const PhDecision *decision);
+/* Where REDIRECT leads: local accounts, or null (it is logged). */
+PH_IN_JOB PhRoute *smtp_policy_redirect_blocking(const PhDecision *decision);
+/* A target of the delivery, as ACCEPT and QUARANTINE have it. */
+PH_IN_JOB void smtp_policy_add_target_blocking(PhDelivery *delivery, int64_t account_id,
+    const PhDecision *decision, GArray *targets);
 
 /* -- commands ---------------------------------------------------------------------------------- */
 

@@ -83,7 +83,7 @@ subtest 'limits' => sub {
 };
 
 subtest 'quota' => sub {
-    $server->cli_ok(qw(user quota carol@example.test --quota_bytes 2000));
+    $server->cli_ok(qw(user change carol@example.test --quota_bytes 2000));
     my $smtp = $server->smtp;
     $smtp->cmd('EHLO client.example.org');
     my $big = "Subject: x\n\n" . ('x' x 70 . "\n") x 40;

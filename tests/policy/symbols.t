@@ -11,6 +11,9 @@ sub exported {
     return sort map { (split)[-1] } split /\n/, `nm -D --defined-only '$file'`;
 }
 
+# What a plugin is made for: a library that nothing else is linked with.
+my %own = ('admin.so' => qr/^(libmicrohttpd|libgio-2|libgobject-2)\./);
+
 my @plugins = glob "$build/plugins/*/.libs/*.so";
 cmp_ok(scalar @plugins, '>=', 1, 'there are plugins');
 for my $plugin (@plugins) {
@@ -18,7 +21,8 @@ for my $plugin (@plugins) {
     is_deeply([exported($plugin)], ['posthouse_plugin'], "$name exports the descriptor only");
     my @needed = map { /NEEDED\s+(\S+)/ ? $1 : () } `objdump -p '$plugin'`;
     my @strange = grep { !/^(libposthouse\.so|libglib-2|libgmodule-2|libc\.|libm\.|libpthread\.)/ } @needed;
-    is("@strange", '', "$name is linked with the core, GLib and the C library only");
+    @strange = grep { !/$own{$name}/ } @strange if $own{$name};
+    is("@strange", '', "$name is linked with the core, GLib, the C library and its own only");
 }
 
 my ($library) = glob "$build/.libs/libposthouse.so.*.*.*";

@@ -280,11 +280,14 @@ static const PhSessionClass ended_class = {
     .closed = told_closed,
 };
 
-static const PhServiceRow plain_row = { "plain", 0, PH_TLS_START, &told_class, "first", NULL };
-static const PhServiceRow other_row = { "plain", 0, PH_TLS_START, &told_class, "second", NULL };
-static const PhServiceRow ended_row = { "ended", 0, PH_TLS_NONE, &ended_class, "ended", NULL };
+static const PhServiceRow plain_row = { "plain", 0, PH_TLS_START, &told_class, "first", NULL,
+    false };
+static const PhServiceRow other_row = { "plain", 0, PH_TLS_START, &told_class, "second", NULL,
+    false };
+static const PhServiceRow ended_row = { "ended", 0, PH_TLS_NONE, &ended_class, "ended", NULL,
+    false };
 static const PhServiceRow secure_row = { "secure", 0, PH_TLS_IMPLICIT, &told_class, "secure",
-    "imap" };
+    "imap", false };
 
 static PhOwner owner = { .name = "test" };
 static PhListeners *plain;

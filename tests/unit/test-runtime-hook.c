@@ -20,16 +20,20 @@ typedef struct Plan {
     PhDecisionKind kind;
     int code;
     bool fails;
+    bool is_silent; /* fails without a word */
     int calls;
     int running;
     GMutex gate;
 } Plan;
 
 static bool
-decide(const PhHookRow *row, const PhHookField *fields, size_t n_fields, PhDecision *decision,
-    void *data, GError **error)
+decide(const PhHookRow *row, const PhHookField *fields, size_t n_fields, int64_t deadline_us,
+    PhDecision *decision, void *data, GError **error)
 {
     Plan *plan = data;
+    int64_t left_us = deadline_us - ph_monotonic_us();
+    g_assert_cmpint(left_us, >, 500000);
+    g_assert_cmpint(left_us, <=, 1000000);
     g_assert_true(g_str_has_prefix(row->name, "test."));
     g_assert_cmpuint(n_fields, ==, 1);
     g_assert_cmpstr(fields[0].name, ==, "sender");
@@ -43,7 +47,7 @@ decide(const PhHookRow *row, const PhHookField *fields, size_t n_fields, PhDecis
         decision->code = plan->code;
         decision->text = g_strdup("a text");
     }
-    if (plan->fails)
+    if (plan->fails && !plan->is_silent)
         g_set_error(error, PH_ERROR, PH_ERROR_INTERNAL, "the script is broken");
     return !plan->fails;
 }
@@ -110,7 +114,11 @@ test_hook_failures(void)
     ph_hook_remove_decider(open_id);
     ph_hook_remove_decider(defer_id);
     ph_hook_remove_decider(behind_id);
-    /* An answer that the point does not allow is a failure too. */
+    /* A failure without a word, and an answer that the point does not allow, are failures too. */
+    Plan silent = { .kind = PH_DECISION_ACCEPT, .fails = true, .is_silent = true };
+    defer_id = ph_hook_add_decider("test.defer", 1, decide, &silent);
+    g_assert_cmpint(ask(&defer_row, NULL), ==, PH_DECISION_DEFER);
+    ph_hook_remove_decider(defer_id);
     open_id = ph_hook_add_decider("test.open", 1, decide, &forbidden);
     defer_id = ph_hook_add_decider("test.defer", 1, decide, &forbidden);
     g_assert_cmpint(ask(&open_row, NULL), ==, PH_DECISION_NONE);

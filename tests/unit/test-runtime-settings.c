@@ -1,4 +1,5 @@
 /* test-runtime-settings.c - values by type, scopes, snapshots, the sealed copy */
+#include "runtime/seal.h"
 #include "runtime/settings.h"
 
 #include "tests/support/test-client.h"
@@ -356,6 +357,21 @@ test_snapshot_rivals(void)
 
 static char *folder;
 
+static bool
+write_sealed(const char *path, const PhSecret *key, GError **error)
+{
+    g_autoptr(GVariant) values = ph_settings_to_variant();
+    return ph_seal_write(path, key, values, error);
+}
+
+static GPtrArray *
+read_sealed(const char *path, const PhSecret *key, GError **error)
+{
+    g_autoptr(GVariant) values =
+        ph_seal_read(path, key, G_VARIANT_TYPE(PH_SETTINGS_VARIANT), error);
+    return values != NULL ? ph_settings_from_variant(values) : NULL;
+}
+
 static char *
 path_of(const char *name)
 {
@@ -367,23 +383,23 @@ test_cache_key(void)
 {
     g_autoptr(GError) error = NULL;
     g_autofree char *path = path_of("secret.key");
-    g_autoptr(PhSecret) made = ph_secret_key_load(path, &error);
+    g_autoptr(PhSecret) made = ph_seal_key_load(path, &error);
     g_assert_no_error(error);
     g_assert_cmpuint(ph_secret_length(made), ==, 32);
     struct stat info;
     g_assert_cmpint(stat(path, &info), ==, 0);
     g_assert_cmpint(info.st_mode & 0777, ==, 0600);
-    g_autoptr(PhSecret) read = ph_secret_key_load(path, &error);
+    g_autoptr(PhSecret) read = ph_seal_key_load(path, &error);
     g_assert_no_error(error);
     g_assert_true(ph_secret_equal(made, read));
 
     g_autofree char *broken = path_of("broken.key");
     g_assert_true(g_file_set_contents(broken, "short", -1, NULL));
-    g_assert_null(ph_secret_key_load(broken, &error));
+    g_assert_null(ph_seal_key_load(broken, &error));
     g_assert_error(error, PH_ERROR, PH_ERROR_SYNTAX);
     g_clear_error(&error);
     g_autofree char *nowhere = path_of("no/such/folder.key");
-    g_assert_null(ph_secret_key_load(nowhere, &error));
+    g_assert_null(ph_seal_key_load(nowhere, &error));
     g_assert_error(error, PH_ERROR, PH_ERROR_TEMPORARY);
 }
 
@@ -393,13 +409,13 @@ test_cache_round_trip(void)
     g_autoptr(GError) error = NULL;
     g_autofree char *path = path_of("settings.cache");
     g_autoptr(PhSecret) key = ph_secret_new_random(32);
-    g_assert_null(ph_settings_cache_read(path, key, &error));
+    g_assert_null(read_sealed(path, key, &error));
     g_assert_error(error, PH_ERROR, PH_ERROR_NOT_FOUND);
     g_clear_error(&error);
 
     publish_nothing();
-    g_assert_true(ph_settings_cache_write(path, key, &error));
-    g_autoptr(GPtrArray) empty = ph_settings_cache_read(path, key, &error);
+    g_assert_true(write_sealed(path, key, &error));
+    g_autoptr(GPtrArray) empty = read_sealed(path, key, &error);
     g_assert_no_error(error);
     g_assert_cmpuint(empty->len, ==, 0);
 
@@ -407,9 +423,9 @@ test_cache_round_trip(void)
     append(values, "test.name", PH_SCOPE_ACCOUNT, INT64_MAX, "gr\xc3\xbc\xc3\x9f");
     append(values, "plugin.secret", PH_SCOPE_GLOBAL, 0, "hidden words");
     ph_settings_publish(values, 1);
-    g_assert_true(ph_settings_cache_write(path, key, &error));
+    g_assert_true(write_sealed(path, key, &error));
     g_assert_no_error(error);
-    g_autoptr(GPtrArray) back = ph_settings_cache_read(path, key, &error);
+    g_autoptr(GPtrArray) back = read_sealed(path, key, &error);
     g_assert_no_error(error);
     g_assert_cmpuint(back->len, ==, 2);
     const PhSettingValue *first = back->pdata[0];
@@ -438,30 +454,30 @@ test_cache_tampered(void)
     GPtrArray *values = values_new();
     append(values, "test.name", PH_SCOPE_GLOBAL, 0, "value");
     ph_settings_publish(values, 1);
-    g_assert_true(ph_settings_cache_write(path, key, &error));
+    g_assert_true(write_sealed(path, key, &error));
     g_autofree char *bytes = NULL;
     gsize length;
     g_assert_true(g_file_get_contents(path, &bytes, &length, NULL));
     for (gsize i = 0; i < length; i++) {
         bytes[i] = (char)(bytes[i] ^ 0x20);
         g_assert_true(g_file_set_contents(path, bytes, (gssize)length, NULL));
-        g_assert_null(ph_settings_cache_read(path, key, &error));
+        g_assert_null(read_sealed(path, key, &error));
         g_assert_error(error, PH_ERROR, PH_ERROR_SYNTAX);
         g_clear_error(&error);
         bytes[i] = (char)(bytes[i] ^ 0x20);
     }
     for (gsize cut = 0; cut < length; cut++) {
         g_assert_true(g_file_set_contents(path, bytes, (gssize)cut, NULL));
-        g_assert_null(ph_settings_cache_read(path, key, &error));
+        g_assert_null(read_sealed(path, key, &error));
         g_assert_error(error, PH_ERROR, PH_ERROR_SYNTAX);
         g_clear_error(&error);
     }
     g_assert_true(g_file_set_contents(path, bytes, (gssize)length, NULL));
     g_autoptr(PhSecret) other = ph_secret_new_random(32);
-    g_assert_null(ph_settings_cache_read(path, other, &error));
+    g_assert_null(read_sealed(path, other, &error));
     g_assert_error(error, PH_ERROR, PH_ERROR_SYNTAX);
     g_clear_error(&error);
-    g_autoptr(GPtrArray) good = ph_settings_cache_read(path, key, &error);
+    g_autoptr(GPtrArray) good = read_sealed(path, key, &error);
     g_assert_no_error(error);
     g_assert_cmpuint(good->len, ==, 1);
     publish_nothing();

@@ -421,20 +421,37 @@ test_audit(void)
     for (int i = 0; i < 5; i++) {
         char target[16];
         g_snprintf(target, sizeof target, "t%d", i);
-        g_assert_true(ph_audit_write_blocking(i % 2 == 0 ? "admin" : "alice", "cli", "user.add",
-            target, "done", NULL, test_deadline(), &error));
+        const PhAuditNote note = {
+            .tenant_id = i % 2,
+            .actor = i % 2 == 0 ? "admin" : "alice",
+            .origin = "cli",
+            .action = "user.add",
+            .target = target,
+            .outcome = "done",
+            .after = "{}",
+        };
+        g_assert_true(ph_audit_write_blocking(&note, test_deadline(), &error));
     }
-    g_autoptr(PhPage) first = ph_audit_list_blocking(NULL, NULL, NULL, 3, test_deadline(), &error);
+    const PhAuditFilter all = { 0 };
+    const PhAuditFilter of_alice = { .tenant_id = 1, .actor = "alice", .action = "user.add" };
+    g_autoptr(PhPage) first = ph_audit_list_blocking(&all, NULL, 3, test_deadline(), &error);
     g_assert_no_error(error);
     g_assert_cmpuint(first->items->len, ==, 3);
     g_assert_cmpstr(((PhAuditEntry *)first->items->pdata[0])->target, ==, "t4");
     g_autoptr(PhPage) second =
-        ph_audit_list_blocking(NULL, NULL, first->next, 3, test_deadline(), &error);
+        ph_audit_list_blocking(&all, first->next, 3, test_deadline(), &error);
     g_assert_cmpuint(second->items->len, ==, 2);
     g_assert_null(second->next);
     g_autoptr(PhPage) alice =
-        ph_audit_list_blocking("alice", "user.add", NULL, 10, test_deadline(), &error);
+        ph_audit_list_blocking(&of_alice, NULL, 10, test_deadline(), &error);
     g_assert_cmpuint(alice->items->len, ==, 2);
+    const PhAuditEntry *entry = alice->items->pdata[0];
+    g_assert_cmpint(entry->tenant_id, ==, 1);
+    g_assert_cmpstr(entry->before, ==, "");
+    g_assert_cmpstr(entry->after, ==, "{}");
+    g_autoptr(PhPage) found = ph_audit_list_blocking(
+        &(PhAuditFilter){ .text = "t3" }, NULL, 10, test_deadline(), &error);
+    g_assert_cmpuint(found->items->len, ==, 1);
     test_store_close(conninfo);
 }
 

@@ -14,6 +14,9 @@
  *   shutdown                the end of what the client sends
  *   starttls                the handshake; the certificate must be good
  *   quiet 100               nothing comes for so many ms
+ *   file PATH CONTENT       a file below the web server's root; an escape \n is a line's end
+ *   site NAME [WORD...]     one site with that root; words: https_only, pages, PREFIX=HANDLER,TARGET
+ *   S# COUNT SHA1           so many bytes, with this digest ("-": any)
  *
  * There is no store here: what needs one is in tests/integration.
  */
@@ -24,11 +27,13 @@
 #include "runtime/pool.h"
 #include "runtime/reactor.h"
 #include "runtime/settings.h"
+#include "runtime/site.h"
 #include "runtime/tls.h"
 #include "store/store.h"
 
 #include "tests/support/test-client.h"
 
+#include <glib/gstdio.h>
 #include <string.h>
 
 extern const PhPlugin posthouse_plugin;
@@ -46,6 +51,7 @@ static PhOwner owner = { .name = "wire" };
 static GHashTable *ports; /* service -> port */
 static GPtrArray *listeners;
 static char *ca_path;
+static char *web_root;
 
 static void
 append_value(GPtrArray *values, const char *key, const char *text)
@@ -228,6 +234,58 @@ expect_quiet(Play *play, const char *rest)
     return true;
 }
 
+static bool
+write_web_file(Play *play, const char *rest)
+{
+    g_auto(GStrv) words = g_strsplit(rest, " ", 2);
+    play_assert(play, words[0] != NULL, "file PATH CONTENT");
+    g_autofree char *path = g_build_filename(web_root, words[0], NULL);
+    g_autofree char *folder = g_path_get_dirname(path);
+    g_autoptr(GString) bytes = unescape(words[1] != NULL ? words[1] : "");
+    play_assert(play, g_mkdir_with_parents(folder, 0700) == 0, "no folder \"%s\"", folder);
+    play_assert(play, g_file_set_contents(path, bytes->str, (gssize)bytes->len, NULL),
+        "cannot write \"%s\"", path);
+    return true;
+}
+
+static bool
+publish_site(Play *play, const char *rest)
+{
+    g_auto(GStrv) words = g_strsplit(rest, " ", -1);
+    play_assert(play, words[0] != NULL, "site NAME");
+    PhSite *site = ph_site_new(words[0], web_root);
+    site->id = 1;
+    for (char **word = words + 1; *word != NULL; word++) {
+        g_auto(GStrv) route = g_strsplit_set(*word, "=,", 3);
+        if (strcmp(*word, "https_only") == 0)
+            site->https_only = true;
+        else if (strcmp(*word, "pages") == 0)
+            site->pages = true;
+        else if (g_strv_length(route) == 3)
+            ph_site_add_route(site, word - words, route[0], route[1], g_strdelimit(route[2], "_", ' '));
+        else
+            play_assert(play, false, "\"%s\" is no word of a site", *word);
+    }
+    GPtrArray *sites = g_ptr_array_new_with_free_func((GDestroyNotify)ph_site_free);
+    g_ptr_array_add(sites, site);
+    ph_sites_publish(sites);
+    return true;
+}
+
+static bool
+expect_bytes(Play *play, const char *rest)
+{
+    g_auto(GStrv) words = g_strsplit(rest, " ", 2);
+    play_assert(play, g_strv_length(words) == 2, "S# COUNT SHA1");
+    size_t length = (size_t)g_ascii_strtoull(words[0], NULL, 10);
+    g_autofree char *bytes = test_client_bytes(play->client, length);
+    g_autofree char *digest =
+        g_compute_checksum_for_data(G_CHECKSUM_SHA1, (const guchar *)bytes, length);
+    play_assert(play, strcmp(words[1], "-") == 0 || strcmp(words[1], digest) == 0,
+        "%zu bytes with the digest %s", length, digest);
+    return true;
+}
+
 static const struct {
     const char *word;
     bool (*run)(Play *play, const char *rest);
@@ -243,6 +301,9 @@ static const struct {
     { "shutdown", shut_down },
     { "starttls", start_tls },
     { "quiet", expect_quiet },
+    { "file", write_web_file },
+    { "site", publish_site },
+    { "S#", expect_bytes },
 };
 
 static bool
@@ -290,6 +351,8 @@ use_certificate(const char *folder)
     ph_tls_use_files(certificate, key, &error);
     g_assert_no_error(error);
     ca_path = g_build_filename(folder, "ca.pem", NULL);
+    web_root = g_build_filename(folder, "www", NULL);
+    g_assert_cmpint(g_mkdir(web_root, 0700), ==, 0);
 }
 
 static void
@@ -361,7 +424,9 @@ main(int argc, char **argv)
     ph_reactors_stop();
     ph_tls_forget();
     g_hash_table_unref(ports);
+    ph_sites_forget();
     g_free(ca_path);
+    g_free(web_root);
     test_folder_free(folder);
     return status;
 }
