@@ -87,6 +87,12 @@ function loginAgain(): Promise<void> {
     return waitingForLogin;
 }
 
+// A 401 may be meant for what was sent; only who is logged in no longer has to log in again.
+async function isOver(): Promise<boolean> {
+    const answer = await send("GET", "/session", {});
+    return answer.status === 401;
+}
+
 async function send(method: string, path: string, options: Options): Promise<Response> {
     const headers: Record<string, string> = { Accept: "application/json" };
     if (method !== "GET" && session.value) headers["X-CSRF-Token"] = session.value.csrf;
@@ -114,7 +120,7 @@ export async function request<T>(method: string, path: string, options: Options 
                     status: 0, code: "unavailable", detail: "the server cannot be reached",
                 });
             }
-            if (answer.status === 401 && !options.aboutSession && session.value) {
+            if (answer.status === 401 && !options.aboutSession && session.value && await isOver()) {
                 await loginAgain();
                 continue;
             }

@@ -46,11 +46,6 @@ export type Deleted = Sure<Items["deleted.list"], "message" | "mailbox" | "bytes
 export type Message = Sure<Items["message.list"], "uid" | "bytes" | "seen">;
 export type Site = Sure<Answers["site.show"], "name">;
 export type Route = Sure<Items["route.list"], "id" | "prefix" | "handler">;
-export interface RouteHandler {
-    name: string;
-    help?: string;
-    target_help?: string;
-}
 export type Certificate = Sure<Items["certificate.list"], "name">;
 export type Scope = "global" | "tenant" | "domain" | "site";
 type ScriptState = { state: "active" | "inactive" | "set aside" | "broken"; scope?: Scope };

@@ -30,6 +30,7 @@
 #include "runtime/site.h"
 #include "runtime/tls.h"
 #include "store/store.h"
+#include "store/web.h"
 
 #include <config.h>
 #include <fcntl.h>
@@ -48,7 +49,7 @@ enum {
     DRAIN_MS = 30 * 1000,
     ORPHAN_DRAIN_MS = 3 * 1000, /* the keeper is gone: a new one waits for us */
     ORPHAN_LAST_S = 5,
-    PURGE_EVERY_S = 60,
+    UPKEEP_EVERY_S = 60,
     PURGE_BATCH = 500,
     SETTINGS_EVERY_S = 30, /* should the word of another node's change be lost */
     SYNC_DEADLINE_S = 10,
@@ -60,10 +61,10 @@ typedef struct Daemon {
     int signals;
     bool migrated;
     bool settings_loaded;
-    int64_t purge_at_us;
+    int64_t upkeep_at_us;
     int64_t settings_at_us;
-    PhJobNode purge_node;
-    int purging;
+    PhJobNode upkeep_node;
+    int upkeeping;
 } Daemon;
 
 static struct {
@@ -295,36 +296,43 @@ start(Daemon *daemon, GError **error)
 
 /* -- upkeep ------------------------------------------------------------------------------------ */
 
-static void
-purge_job(PhJobNode *node)
+PH_IN_JOB static bool
+purge_expunged(int64_t deadline_us, GError **error)
 {
-    ph_assert_in_job();
-    Daemon *daemon = PH_CONTAINER_OF(node, Daemon, purge_node);
     int64_t keep_us = ph_setting_int("store.expunged.keep_d") * 24 * 3600 * G_USEC_PER_SEC;
-    int64_t deadline_us = ph_monotonic_us() + PURGE_EVERY_S * G_USEC_PER_SEC;
     unsigned n = PURGE_BATCH;
-    g_autoptr(GError) error = NULL;
-    ph_store_set_lane(PH_LANE_SLOW);
-    while (n == PURGE_BATCH && ph_monotonic_us() < deadline_us) {
-        if (!ph_purge_blocking(ph_time_now_us() - keep_us, PURGE_BATCH, deadline_us, &n, &error)) {
-            ph_log(PH_LOG_WARNING, "store.purge", "%s", error->message);
-            break;
-        }
-    }
-    ph_store_set_lane(PH_LANE_MAIL);
-    __atomic_store_n(&daemon->purging, 0, __ATOMIC_RELEASE);
+    while (n == PURGE_BATCH && ph_monotonic_us() < deadline_us)
+        if (!ph_purge_blocking(ph_time_now_us() - keep_us, PURGE_BATCH, deadline_us, &n, error))
+            return false;
+    return true;
 }
 
 static void
-plan_purge(Daemon *daemon)
+upkeep_job(PhJobNode *node)
+{
+    ph_assert_in_job();
+    Daemon *daemon = PH_CONTAINER_OF(node, Daemon, upkeep_node);
+    int64_t deadline_us = ph_monotonic_us() + UPKEEP_EVERY_S * G_USEC_PER_SEC;
+    g_autoptr(GError) error = NULL;
+    ph_store_set_lane(PH_LANE_SLOW);
+    if (!purge_expunged(deadline_us, &error) ||
+        !ph_console_session_purge_blocking(deadline_us, &error) ||
+        !ph_account_erase_rest_blocking(deadline_us, &error))
+        ph_log(PH_LOG_WARNING, "store.upkeep", "%s", error->message);
+    ph_store_set_lane(PH_LANE_MAIL);
+    __atomic_store_n(&daemon->upkeeping, 0, __ATOMIC_RELEASE);
+}
+
+static void
+plan_upkeep(Daemon *daemon)
 {
     int64_t now_us = ph_monotonic_us();
-    if (!daemon->migrated || now_us < daemon->purge_at_us ||
-        __atomic_exchange_n(&daemon->purging, 1, __ATOMIC_ACQ_REL) != 0)
+    if (!daemon->migrated || now_us < daemon->upkeep_at_us ||
+        __atomic_exchange_n(&daemon->upkeeping, 1, __ATOMIC_ACQ_REL) != 0)
         return;
-    daemon->purge_at_us = now_us + PURGE_EVERY_S * G_USEC_PER_SEC;
-    daemon->purge_node.run = purge_job;
-    ph_pool_push(PH_LANE_SLOW, &daemon->purge_node);
+    daemon->upkeep_at_us = now_us + UPKEEP_EVERY_S * G_USEC_PER_SEC;
+    daemon->upkeep_node.run = upkeep_job;
+    ph_pool_push(PH_LANE_SLOW, &daemon->upkeep_node);
 }
 
 /* -- accounts that may not go on ------------------------------------------------------------------ */
@@ -398,7 +406,7 @@ tick(Daemon *daemon)
         ph_log(PH_LOG_WARNING, "settings.stale", "%s", error->message);
     }
     look_at_accounts();
-    plan_purge(daemon);
+    plan_upkeep(daemon);
 }
 
 static void

@@ -254,8 +254,9 @@ run(Check *check, int64_t zone_tenant, int64_t deadline_us)
     PhLuaReport *report = check->report;
     *report = (PhLuaReport){ .output = g_string_new(NULL) };
     PhLuaBudget budget = {
-        .limit = (size_t)ph_setting_int(zone_tenant == PH_SCRIPT_CORE ? "lua.core.memory_bytes"
-                                                                      : "lua.tenant.memory_bytes"),
+        .limit = (size_t)ph_lua_limit(zone_tenant == PH_SCRIPT_CORE
+                                          ? &ph_lua_limits.core_memory_bytes
+                                          : &ph_lua_limits.tenant_memory_bytes),
     };
     g_autoptr(GError) error = NULL;
     g_autoptr(PhLuaState) state = ph_lua_state_new(&budget, &error);
@@ -265,7 +266,7 @@ run(Check *check, int64_t zone_tenant, int64_t deadline_us)
         .deadline_us = deadline_us,
         .is_test = true,
         .printed = report->output,
-        .out_max_bytes = (size_t)ph_setting_int("lua.page.output_bytes"),
+        .out_max_bytes = (size_t)ph_lua_limit(&ph_lua_limits.output_bytes),
     };
     ph_lua_fields_init(&check->fields);
     bool good = state != NULL && ph_lua_state_run(state, &call, run_check, check, &error);

@@ -18,7 +18,7 @@ extern const PhSettingRow ph_lua_settings[];
  * applies. `cache_path` may be null. */
 void ph_lua_start(const char *cache_path);
 PH_IN_JOB void ph_lua_stop_blocking(void);
-/* Loads what changed; cheap when nothing did. */
+/* Loads what changed, and the limits that are settings; cheap when nothing did. */
 PH_IN_JOB bool ph_lua_sync_blocking(int64_t deadline_us, GError **error);
 
 typedef struct PhLuaScriptState {

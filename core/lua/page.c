@@ -438,11 +438,11 @@ run_call(PageCall *page, int64_t zone_tenant, const char *name, const PhPageRequ
         .script = name,
         .tenant_id = zone_tenant,
         .deadline_us = request->deadline_us,
-        .cpu_us = ph_setting_int("lua.call.cpu_ms") * 1000,
+        .cpu_us = ph_lua_limit(&ph_lua_limits.cpu_us),
         .request = request,
         .response = &response,
         .out = g_byte_array_new(),
-        .out_max_bytes = (size_t)ph_setting_int("lua.page.output_bytes"),
+        .out_max_bytes = (size_t)ph_lua_limit(&ph_lua_limits.output_bytes),
     };
     bool good = ph_lua_state_run(state, call, run_page, page, error);
     ph_lua_zone_give(zone, state);

@@ -19,7 +19,7 @@ enum {
     LAST_ORDER = 1000,
     ERRORS_KEPT = 100,
     ERROR_WINDOW_US = 60 * 1000 * 1000,
-    NOTE_EVERY_US = 5 * 1000 * 1000,
+    NOTE_EVERY_US = 1000 * 1000,
     NOTE_DEADLINE_US = 2 * 1000 * 1000,
     PROBE_US = 1000 * 1000,
 };
@@ -41,6 +41,8 @@ const PhSettingRow ph_lua_settings[] = {
         "How long a script stays aside, unless it is activated anew." },
     { 0 },
 };
+
+PhLuaLimits ph_lua_limits;
 
 static PhMetric metrics[] = {
     { "lua_calls_total", "Calls of scripts.", PH_METRIC_COUNTER, 0 },
@@ -380,7 +382,7 @@ ask_script(PhLuaScript *script, PhLuaHook hook, const PhHookField *fields, size_
         .script = script->kept.name,
         .tenant_id = ph_lua_script_zone(script),
         .deadline_us = deadline_us,
-        .cpu_us = ph_setting_int("lua.call.cpu_ms") * 1000,
+        .cpu_us = ph_lua_limit(&ph_lua_limits.cpu_us),
         .fields = fields,
         .n_fields = n_fields,
     };
@@ -612,6 +614,24 @@ read_cache(void)
     return list;
 }
 
+/* -- limits ------------------------------------------------------------------------------------ */
+
+static void
+set_limit(int64_t *limit, int64_t value)
+{
+    __atomic_store_n(limit, value, __ATOMIC_RELAXED);
+}
+
+static void
+read_limits(void)
+{
+    set_limit(&ph_lua_limits.core_memory_bytes, ph_setting_int("lua.core.memory_bytes"));
+    set_limit(&ph_lua_limits.tenant_memory_bytes, ph_setting_int("lua.tenant.memory_bytes"));
+    set_limit(&ph_lua_limits.tenant_calls, ph_setting_int("lua.tenant.calls"));
+    set_limit(&ph_lua_limits.cpu_us, ph_setting_int("lua.call.cpu_ms") * 1000);
+    set_limit(&ph_lua_limits.output_bytes, ph_setting_int("lua.page.output_bytes"));
+}
+
 /* -- life -------------------------------------------------------------------------------------- */
 
 void
@@ -619,6 +639,7 @@ ph_lua_start(const char *cache_path)
 {
     ph_assert_in_job();
     engine.cache_path = g_strdup(cache_path);
+    read_limits();
     ph_metrics_register(metrics);
     g_autoptr(GPtrArray) stored = read_cache();
     /* No counter is below 0, so the first sync reads all. */
@@ -667,6 +688,7 @@ bool
 ph_lua_sync_blocking(int64_t deadline_us, GError **error)
 {
     ph_assert_in_job();
+    read_limits();
     g_mutex_lock(&engine.sync);
     bool good = sync_now(deadline_us, error);
     g_mutex_unlock(&engine.sync);

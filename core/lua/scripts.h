@@ -7,6 +7,23 @@
 #include "lua/engine.h"
 #include "lua/hooks.h"
 
+/* Settings as of the last sync: looking them up would cost as much as a short call. Atomic. */
+typedef struct PhLuaLimits {
+    int64_t core_memory_bytes;
+    int64_t tenant_memory_bytes;
+    int64_t tenant_calls;
+    int64_t cpu_us;
+    int64_t output_bytes;
+} PhLuaLimits;
+
+extern PhLuaLimits ph_lua_limits;
+
+static inline int64_t
+ph_lua_limit(const int64_t *limit)
+{
+    return __atomic_load_n(limit, __ATOMIC_RELAXED);
+}
+
 typedef struct PhLuaScript PhLuaScript;
 typedef struct PhLuaScripts PhLuaScripts;
 

@@ -1,7 +1,7 @@
 /* zone.c - pools of states */
 #include "lua/zone.h"
 
-#include "posthouse/settings.h"
+#include "lua/scripts.h"
 
 enum {
     IDLE_US = 60 * 1000 * 1000,
@@ -15,6 +15,7 @@ struct PhLuaZone {
     PhLuaBudget budget;
     GPtrArray *idle; /* PhLuaState, the last used at the end */
     unsigned n_running;
+    unsigned n_waiting; /* a signal costs a system call, so it is only sent where one waits */
     GCond freed;
 };
 
@@ -43,14 +44,16 @@ find_zone_locked(int64_t tenant_id)
 static unsigned
 calls_max(int64_t tenant_id)
 {
-    return tenant_id == PH_SCRIPT_CORE ? G_MAXUINT : (unsigned)ph_setting_int("lua.tenant.calls");
+    return tenant_id == PH_SCRIPT_CORE
+               ? G_MAXUINT
+               : (unsigned)ph_lua_limit(&ph_lua_limits.tenant_calls);
 }
 
 static size_t
 memory_max(int64_t tenant_id)
 {
-    return (size_t)ph_setting_int(
-        tenant_id == PH_SCRIPT_CORE ? "lua.core.memory_bytes" : "lua.tenant.memory_bytes");
+    return (size_t)ph_lua_limit(tenant_id == PH_SCRIPT_CORE ? &ph_lua_limits.core_memory_bytes
+                                                            : &ph_lua_limits.tenant_memory_bytes);
 }
 
 PhLuaState *
@@ -65,7 +68,10 @@ ph_lua_zone_take_blocking(
     while (zone->n_running >= most) {
         if (until_us == 0)
             until_us = MIN(deadline_us, ph_monotonic_us() + PATIENCE_US);
-        if (!ph_mutex_wait_until(&zones.mutex, &zone->freed, until_us))
+        zone->n_waiting++;
+        bool in_time = ph_mutex_wait_until(&zones.mutex, &zone->freed, until_us);
+        zone->n_waiting--;
+        if (!in_time)
             break;
     }
     if (zone->n_running >= most) {
@@ -110,7 +116,8 @@ ph_lua_zone_give(PhLuaZone *zone, PhLuaState *state)
     if (state != NULL)
         g_ptr_array_add(zone->idle, state);
     zone->n_running--;
-    g_cond_signal(&zone->freed);
+    if (zone->n_waiting > 0)
+        g_cond_signal(&zone->freed);
     ph_mutex_unlock(&zones.mutex);
 }
 

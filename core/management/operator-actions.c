@@ -1,6 +1,8 @@
 /* operator-actions.c - who may manage: operators, tenants' administrators, API keys */
 #include "management/actions.h"
 #include "management/console.h"
+#include "posthouse/settings.h"
+#include "runtime/plugin-loader.h"
 #include "store/web.h"
 
 #include <string.h>
@@ -193,19 +195,35 @@ key_remove(PhActionCall *call, GError **error)
 /* -- one-time logins --------------------------------------------------------------------------- */
 
 static const PhAnswerRow link_answers[] = {
-    PH_FIELD("path", TEXT, "what to open in the console"),
+    PH_FIELD("url", TEXT, "what to open in a browser"),
     PH_FIELD("expires", TIME, "until when; it works once"),
     { 0 },
 };
 
+static void
+find_port(const char *name, int port, void *data)
+{
+    if (strcmp(name, "console") == 0)
+        *(int *)data = port;
+}
+
 static bool
 console_link(PhActionCall *call, GError **error)
 {
-    (void)error;
     int64_t expires_us;
+    int port = 0;
+    ph_plugins_each_service(find_port, &port);
+    if (port == 0) {
+        g_set_error(error, PH_ERROR, PH_ERROR_UNAVAILABLE,
+            "the console is not served: posthouse plugin start admin");
+        return false;
+    }
+    g_autoptr(PhSettings) settings = ph_settings_current();
     g_autofree char *token = ph_console_link_new(ph_action_actor(call), &expires_us);
-    g_autofree char *path = g_strconcat("#/link/", token, NULL);
-    ph_answer_text(call, "path", path);
+    g_autofree char *url = g_strdup_printf("https://%s:%d%s#/link/%s",
+        ph_settings_text(settings, "server.host_name", NULL), port,
+        ph_settings_text(settings, "admin.base_path", NULL), token);
+    ph_answer_text(call, "url", url);
     ph_answer_time(call, "expires", expires_us);
     return true;
 }

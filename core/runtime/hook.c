@@ -27,6 +27,7 @@ static struct {
     GCond idle;
     GPtrArray *deciders; /* by ascending order */
     unsigned last_id;
+    unsigned n_removing; /* who waits for calls to end: a word to them costs a system call */
     Point *points; /* the newest first */
 } registry = { .mutex = { .rank = PH_LOCK_REGISTRY } };
 
@@ -102,8 +103,10 @@ ph_hook_remove_decider(unsigned id)
     }
     if (found != NULL) {
         count_locked(found->point, -1);
+        registry.n_removing++;
         while (found->calls > 0)
             ph_mutex_wait(&registry.mutex, &registry.idle);
+        registry.n_removing--;
     }
     ph_mutex_unlock(&registry.mutex);
     if (found != NULL) {
@@ -151,7 +154,8 @@ release_deciders(Decider **held, unsigned n)
     ph_mutex_lock(&registry.mutex);
     for (unsigned i = 0; i < n; i++)
         held[i]->calls--;
-    g_cond_broadcast(&registry.idle);
+    if (registry.n_removing > 0)
+        g_cond_broadcast(&registry.idle);
     ph_mutex_unlock(&registry.mutex);
 }
 

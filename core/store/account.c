@@ -315,6 +315,34 @@ erase_data(PhLease *lease, int64_t account_id, GError **error)
     return true;
 }
 
+static const PhStatement find_unerased = {
+    "account-unerased",
+    "SELECT a.account_id FROM account a\n"
+    "WHERE a.state = 3\n"
+    "  AND (EXISTS (SELECT FROM usage u WHERE u.account_id = a.account_id)\n"
+    "       OR EXISTS (SELECT FROM message m WHERE m.account_id = a.account_id))\n"
+    "ORDER BY a.account_id\n"
+    "LIMIT 100",
+};
+
+bool
+ph_account_erase_rest_blocking(int64_t deadline_us, GError **error)
+{
+    g_autoptr(PhLease) lease = ph_store_lease_blocking(deadline_us, error);
+    if (lease == NULL)
+        return false;
+    g_auto(PhBatch) batch;
+    ph_batch_init(&batch);
+    ph_batch_add(&batch, &find_unerased);
+    if (!ph_batch_run_blocking(lease, &batch, PH_BATCH_SAFE, error))
+        return false;
+    const PGresult *rows = ph_batch_result(&batch, 0);
+    for (int i = 0; i < PQntuples(rows); i++)
+        if (!erase_data(lease, ph_cell_int64(rows, i, 0), error))
+            return false;
+    return true;
+}
+
 bool
 ph_account_set_state_blocking(
     int64_t account_id, PhAccountState state, int64_t deadline_us, GError **error)

@@ -190,6 +190,21 @@ ph_domain_add_blocking(const char *name, int64_t tenant_id, int64_t deadline_us,
     return true;
 }
 
+/* An erased account keeps its address from being given to someone else, as long as the domain is
+ * here. One whose data is still being erased keeps the domain. */
+static const PhStatement remove_erased = {
+    "domain-remove-erased",
+    "WITH gone AS (\n"
+    "    DELETE FROM account a USING domain d\n"
+    "    WHERE d.name_ascii = $1::text AND a.domain_id = d.domain_id AND a.state = 3\n"
+    "      AND NOT EXISTS (SELECT FROM message m WHERE m.account_id = a.account_id)\n"
+    "      AND NOT EXISTS (SELECT FROM mailbox b WHERE b.account_id = a.account_id)\n"
+    "    RETURNING a.account_id\n"
+    ")\n"
+    "DELETE FROM address x USING domain d\n"
+    "WHERE d.name_ascii = $1::text AND x.domain_id = d.domain_id AND x.account_id IN (SELECT account_id FROM gone)",
+};
+
 static const PhStatement remove_domain = {
     "domain-remove",
     "DELETE FROM domain WHERE name_ascii = $1::text",
@@ -207,7 +222,10 @@ ph_domain_remove_blocking(const char *name, int64_t deadline_us, GError **error)
         return false;
     g_auto(PhBatch) batch;
     ph_batch_init(&batch);
+    ph_batch_add(&batch, &ph_sql_begin);
+    ph_param_text(ph_batch_add(&batch, &remove_erased), ascii);
     ph_param_text(ph_batch_add(&batch, &remove_domain), ascii);
+    ph_batch_add(&batch, &ph_sql_commit);
     g_autoptr(GError) local = NULL;
     if (!ph_batch_run_blocking(lease, &batch, 0, &local)) {
         if (ph_error_code(local) == PH_ERROR_CONFLICT)
@@ -217,7 +235,7 @@ ph_domain_remove_blocking(const char *name, int64_t deadline_us, GError **error)
             g_propagate_error(error, g_steal_pointer(&local));
         return false;
     }
-    if (ph_batch_affected(&batch, 0) == 0) {
+    if (ph_batch_affected(&batch, 2) == 0) {
         g_set_error(error, PH_ERROR, PH_ERROR_NOT_FOUND, "no domain \"%s\"", utf8);
         return false;
     }

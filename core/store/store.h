@@ -124,6 +124,11 @@ PH_IN_JOB bool ph_stored_settings_change_blocking(const PhSettingChange *changes
 PH_IN_JOB GPtrArray *ph_stored_setting_history_blocking(
     const char *key, unsigned limit, int64_t deadline_us, GError **error);
 
+/* -- upkeep ------------------------------------------------------------------------------------ */
+
+/* Goes on with the data of erased accounts, where the call that erased one ran out of time. */
+PH_IN_JOB bool ph_account_erase_rest_blocking(int64_t deadline_us, GError **error);
+
 /* -- nodes ------------------------------------------------------------------------------------- */
 
 typedef struct PhNodeInfo {

@@ -353,7 +353,7 @@ static const char clean_sql[] =
     "BEGIN\n"
     "    FOR t IN SELECT c.oid::regclass FROM pg_class c\n"
     "             WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition\n"
-    "               AND c.relname NOT IN ('schema_version', 'tenant', 'setting_version') LOOP\n"
+    "               AND c.relname NOT IN ('schema_version', 'tenant', 'setting_version', 'script_counter') LOOP\n"
     "        EXECUTE 'DELETE FROM ' || t;\n"
     "    END LOOP;\n"
     "    DELETE FROM tenant WHERE tenant_id <> 0;\n"

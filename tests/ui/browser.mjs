@@ -92,6 +92,13 @@ export async function settled(page) {
     await page.waitForFunction(() => !document.querySelector(".progress.is-on, .loading, .is-stale"));
 }
 
+// Pastes a text where the focus is.
+export const paste = (page, text) => page.evaluate((pasted) => {
+    const clipboardData = new DataTransfer();
+    clipboardData.setData("text/plain", pasted);
+    document.activeElement.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true }));
+}, text);
+
 export const said = (page, text) => page.locator(".toast", { hasText: text }).first().waitFor();
 
 // -- the server, by its other doors -------------------------------------------------------------------

@@ -1,7 +1,7 @@
 // accounts.tsx - the accounts, and the page of one
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { patch, post, put, route, session } from "../api";
+import { logIn, patch, post, put, route, session } from "../api";
 import { useData } from "../data";
 import { count, fullTime, plural } from "../format";
 import { place, to } from "../router";
@@ -300,6 +300,8 @@ function Passwords({ account }: { account: AccountData }): JSX.Element {
                     if (!password) throw new FieldError("password", "type the new password");
                     if (password !== again) throw new FieldError("again", "the two are not the same");
                     await put(route`/accounts/${account.address}/password`, { password, old: own ? old : undefined });
+                    // The server ends the sessions of whose password is changed: this one begins anew.
+                    if (own) await logIn(account.address, password);
                     setOld("");
                     setPassword("");
                     setAgain("");

@@ -61,8 +61,10 @@ function PluginButtons({ plugin, reload, small }: { plugin: PluginData; reload: 
                     <>
                         <button type="button" class={size} onClick={() => setVerb("replace")}
                             aria-label={`Replace ${plugin.name}`}>Replace</button>
-                        <button type="button" class={size} onClick={() => setVerb("stop")}
-                            aria-label={`Stop ${plugin.name}`}>Stop</button>
+                        {plugin.name !== "admin" && (
+                            <button type="button" class={size} onClick={() => setVerb("stop")}
+                                aria-label={`Stop ${plugin.name}`}>Stop</button>
+                        )}
                     </>
                 ) : (
                     <button type="button" class={size} onClick={() => setVerb("start")}
@@ -117,10 +119,6 @@ function PluginDialog({ plugin, verb, close, done }: {
                 done();
             }}>
                 <p>{words.text}</p>
-                {plugin.name === "admin" && verb === "stop" && (
-                    <p class="notice is-warn">This console is the plugin “admin”: it is gone with it. On the server,
-                        <code> posthouse plugin start admin</code> brings it back.</p>
-                )}
                 {verb === "stop" && (
                     <Text name="deadline_s" label="Deadline" value={deadline} set={setDeadline} suffix="seconds"
                         placeholder="as set" help="How long open sessions may still take." />

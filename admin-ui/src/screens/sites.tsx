@@ -5,11 +5,11 @@ import { del, patch, post, route, session } from "../api";
 import { useData } from "../data";
 import { count, plural, words } from "../format";
 import { to } from "../router";
-import type { Page as ListPage, Route, RouteHandler, Site as SiteData } from "../types";
+import type { Page as ListPage, Route, Site as SiteData } from "../types";
 import { Badge, Card, Empty, Facts, Loading, Page, Problem, Time } from "../ui/bits";
 import { Conflict, isConflict } from "../ui/conflict";
 import { ask, Dialog } from "../ui/dialog";
-import { Choice, Form, Text, Tick } from "../ui/form";
+import { Form, Text, Tick } from "../ui/form";
 import { Icon } from "../ui/icons";
 import { List } from "../ui/list";
 import { say } from "../ui/toast";
@@ -160,7 +160,6 @@ function ChangeSite({ site, reload, set }: { site: SiteData; reload: () => void;
 
 function Routes({ site, reload: reloadSite }: { site: string; reload: () => void }): JSX.Element {
     const list = useData<ListPage<Route>>(route`/sites/${site}/routes`);
-    const handlers = useData<ListPage<RouteHandler>>("/route-handlers");
     const [editing, setEditing] = useState<Route | "new" | null>(null);
     const reload = (): void => {
         list.reload();
@@ -218,8 +217,7 @@ function Routes({ site, reload: reloadSite }: { site: string; reload: () => void
                 </div>
             )}
             {editing && (
-                <EditRoute site={site} item={editing === "new" ? undefined : editing} handlers={handlers.data?.items ?? []}
-                    close={() => setEditing(null)} saved={() => {
+                <EditRoute site={site} item={editing === "new" ? undefined : editing} close={() => setEditing(null)} saved={() => {
                         setEditing(null);
                         say("The route is saved and in force.");
                         reload();
@@ -229,30 +227,41 @@ function Routes({ site, reload: reloadSite }: { site: string; reload: () => void
     );
 }
 
-function EditRoute({ site, item, handlers, close, saved }: {
+// What the web server brings; plugins bring more, under names of their own.
+const handlers: Record<string, { help: string; target: string }> = {
+    static: {
+        help: "Files of the site.",
+        target: "A folder below the site's, in which the rest of the path is looked up. Empty: the whole path, in the site's folder.",
+    },
+    lua: { help: "A script answers.", target: "The name of a script that takes the hook http.content." },
+    redirect: {
+        help: "Sends the browser elsewhere.",
+        target: "Where to; 301, 303, 307 or 308 and a blank may stand before it. Where it ends with /, the rest of the path is added.",
+    },
+};
+
+function EditRoute({ site, item, close, saved }: {
     site: string;
     item: Route | undefined;
-    handlers: RouteHandler[];
     close: () => void;
     saved: () => void;
 }): JSX.Element {
     const [prefix, setPrefix] = useState(item?.prefix ?? "/");
-    const [handler, setHandler] = useState(item?.handler ?? handlers[0]?.name ?? "static");
+    const [handler, setHandler] = useState(item?.handler ?? "static");
     const [target, setTarget] = useState(item?.target ?? "");
-    const chosen = handlers.find((one) => one.name === handler);
-    const names = handlers.map((one) => one.name);
-    if (!names.includes(handler)) names.push(handler);
+    const known = handlers[handler.trim()];
     return (
         <Dialog title={item ? "Change the route" : "Add a route"} onClose={close}>
             <Form submit="Save" onCancel={close} act={async () => {
-                const body = { prefix: prefix.trim(), handler, target: target.trim() };
+                const body = { prefix: prefix.trim(), handler: handler.trim(), target: target.trim() };
                 if (item) await patch(route`/sites/${site}/routes/${item.id}`, body);
                 else await post(route`/sites/${site}/routes`, { ...body, target: body.target || undefined });
                 saved();
             }}>
                 <Text name="prefix" label="Path begins with" value={prefix} set={setPrefix} mono autofocus required />
-                <Choice name="handler" label="Handler" value={handler} set={setHandler} options={names} help={chosen?.help} />
-                <Text name="target" label="Target" value={target} set={setTarget} mono help={chosen?.target_help} />
+                <Text name="handler" label="Handler" value={handler} set={setHandler} suggestions={Object.keys(handlers)} required
+                    help={known?.help ?? "The name of a handler that a plugin offers; until the plugin runs, the answer is 503."} />
+                <Text name="target" label="Target" value={target} set={setTarget} mono help={known?.target} />
             </Form>
         </Dialog>
     );

@@ -135,11 +135,14 @@ interface TextProps {
     rows?: number;
     suffix?: string;
     mono?: boolean;
+    // Offered while one types; anything else may be typed too.
+    suggestions?: string[];
     required?: boolean;
 }
 
 export function Text(props: TextProps): JSX.Element {
     const input = useRef<HTMLInputElement>(null);
+    const list = useId();
     useEffect(() => {
         if (props.autofocus) input.current?.focus();
     }, []);
@@ -161,8 +164,12 @@ export function Text(props: TextProps): JSX.Element {
                     <input {...attributes} {...shared} ref={input} autofocus={props.autofocus}
                         {...(props.secret ? { type: "password" as const } : { type: "text" as const })}
                         autocomplete={props.autocomplete ?? "off"} autocapitalize="off"
+                        list={props.suggestions ? list : undefined}
                         onInput={(event) => props.set(event.currentTarget.value)} />
                     {props.suffix && <span class="suffix">{props.suffix}</span>}
+                    {props.suggestions && (
+                        <datalist id={list}>{props.suggestions.map((word) => <option key={word} value={word} />)}</datalist>
+                    )}
                 </span>
             )}
         </Field>
