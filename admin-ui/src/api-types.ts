@@ -439,8 +439,8 @@ export interface Answers {
     "config.unset": {
     };
     "console.link": {
-        /** what to open in the console */
-        path?: string;
+        /** what to open in a browser */
+        url?: string;
         /** until when; it works once */
         expires?: string;
     };

@@ -288,7 +288,7 @@ log_in(const PhApiRequest *request, JsonObject *body, PhApiResponse *response)
     g_autoptr(PhStoredLogin) login = g_new(PhStoredLogin, 1);
     *login = (PhStoredLogin){
         .login = g_strdup(identity->login),
-        .role = role_of(identity),
+        .role = (int)role_of(identity),
         .tenant_id = identity->tenant_id,
         .account_id = identity->account_id,
         .peer = g_strdup(request->peer_address),

@@ -1,13 +1,13 @@
 // scripts.tsx - the Lua scripts, and the page of one: text, versions, what went wrong, a test run
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { ApiError, del, get, messageOf, post, put, request, route } from "../api";
+import { del, get, messageOf, post, put, request, route } from "../api";
 import { useData } from "../data";
 import type { Finding } from "../editor/editor";
 import { count, words } from "../format";
 import { place, setQuery, to } from "../router";
 import type {
-    Scope, Script as ScriptData, ScriptCheck, ScriptRow, ScriptTest, ScriptVersion,
+    Page as ListPage, Scope, Script as ScriptData, ScriptCheck, ScriptRow, ScriptTest, ScriptVersion,
 } from "../types";
 import { Badge, Card, Empty, Facts, Loading, Page, Problem, Size, Tabs, Time, type Tone } from "../ui/bits";
 import { isConflict } from "../ui/conflict";
@@ -129,13 +129,8 @@ function NewScript({ close }: { close: () => void }): JSX.Element {
 }
 
 async function exists(name: string): Promise<boolean> {
-    try {
-        await get(route`/scripts/${name}`);
-        return true;
-    } catch (error) {
-        if (error instanceof ApiError && error.status === 404) return false;
-        throw error;
-    }
+    const found = await get<ListPage<ScriptRow>>("/scripts", { filter: name, limit: 1000 });
+    return found.items.some((script) => script.name === name);
 }
 
 // Text that is not saved outlives a look at another screen, and a reload of the page.

@@ -162,9 +162,9 @@ export function Text(props: TextProps): JSX.Element {
             ) : (
                 <span class={props.suffix ? "with-suffix" : "plain-input"}>
                     <input {...attributes} {...shared} ref={input} autofocus={props.autofocus}
-                        {...(props.secret ? { type: "password" as const } : { type: "text" as const })}
+                        {...(props.secret ? { type: "password" as const }
+                            : { type: "text" as const, ...(props.suggestions && { list }) })}
                         autocomplete={props.autocomplete ?? "off"} autocapitalize="off"
-                        list={props.suggestions ? list : undefined}
                         onInput={(event) => props.set(event.currentTarget.value)} />
                     {props.suffix && <span class="suffix">{props.suffix}</span>}
                     {props.suggestions && (
