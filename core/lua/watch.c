@@ -87,14 +87,22 @@ on_signal(int number)
 }
 
 #ifdef PH_TSAN
+void
+ph_lua_watch_look(void)
+{
+    Place *place = own_place;
+    if (ph_lua_is_over != 0 || place == NULL || place->running == NULL || !must_end(place))
+        return;
+    ph_lua_is_over = 1;
+    lua_sethook(place->running, late_hook, LUA_MASKCOUNT, LATE_INTERVAL);
+}
+
 static void
 poll_hook(lua_State *lua, lua_Debug *where)
 {
-    if (!must_end(own_place))
-        return;
-    ph_lua_is_over = 1;
-    lua_sethook(lua, late_hook, LUA_MASKCOUNT, LATE_INTERVAL);
-    late_hook(lua, where);
+    ph_lua_watch_look();
+    if (ph_lua_is_over != 0)
+        late_hook(lua, where);
 }
 #endif
 

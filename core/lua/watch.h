@@ -28,10 +28,18 @@ lua_State *ph_lua_watch_switch(lua_State *lua);
 /* Raises the error that ends the call. */
 void ph_lua_watch_raise(lua_State *lua);
 
+#ifdef PH_TSAN
+/* The signal is held back by ThreadSanitizer: looks by itself. */
+void ph_lua_watch_look(void);
+#endif
+
 /* In loops in C, each round. */
 static inline void
 ph_lua_tick(lua_State *lua)
 {
+#ifdef PH_TSAN
+    ph_lua_watch_look();
+#endif
     if (G_UNLIKELY(ph_lua_is_over != 0))
         ph_lua_watch_raise(lua);
 }

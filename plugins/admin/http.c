@@ -210,7 +210,11 @@ begin_job(Request *request)
     request->has_task = true;
     ph_task_init(&request->task, ph_reactor_apart());
     MHD_suspend_connection(request->connection);
-    ph_task_run(&request->task, PH_LANE_CONSOLE, handle_job, handle_done, request, NULL);
+    /* Logins wait for the hashing of passwords: a flood of them must not hold the console's workers. */
+    bool is_login = strcmp(request->asked.method, "POST") == 0 &&
+                    g_str_has_prefix(request->asked.path, "/session");
+    ph_task_run(&request->task, is_login ? PH_LANE_SLOW : PH_LANE_CONSOLE, handle_job, handle_done,
+        request, NULL);
     return MHD_YES;
 }
 

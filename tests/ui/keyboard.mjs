@@ -60,7 +60,7 @@ await test(async (open) => {
     await page.keyboard.press("Escape");
     await page.waitForSelector("dialog[open]", { state: "detached" });
     is(await focused(), "Suspend", "and gives the focus back");
-    await page.keyboard.press("Alt+ArrowLeft");
+    await page.goBack();
     await page.waitForSelector("h1:has-text('Accounts')");
     is(await page.inputValue("[data-search]"), "bob", "back is back to the search as it was");
 });
