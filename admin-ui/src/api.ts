@@ -202,6 +202,8 @@ function markAway(what: "database" | "server"): void {
     asking ??= setTimeout(askAgain, 2000);
 }
 
+const isThere = (status: Partial<Status>): boolean => status.database === "available";
+
 async function askAgain(): Promise<void> {
     asking = undefined;
     try {
@@ -213,7 +215,7 @@ async function askAgain(): Promise<void> {
             return;
         }
         const status = (await answer.json()) as Partial<Status>;
-        if (answer.ok && status.state !== "database unavailable") {
+        if (answer.ok && isThere(status)) {
             away.value = "";
             revision.value++;
             return;
@@ -226,7 +228,7 @@ async function askAgain(): Promise<void> {
 }
 
 export function noteStatus(status: Status): void {
-    if (status.state === "database unavailable") markAway("database");
+    if (!isThere(status)) markAway("database");
 }
 
 export function messageOf(error: unknown): string {

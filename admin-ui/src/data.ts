@@ -6,6 +6,8 @@ export interface Loaded<T> {
     data: T | undefined;
     error: ApiError | undefined;
     loading: boolean;
+    // What is shown answers an earlier question, with another search say.
+    stale: boolean;
     reload: () => void;
     // Shows this until the next answer: what a change has just given.
     set: (data: T) => void;
@@ -13,7 +15,7 @@ export interface Loaded<T> {
 
 // path null: nothing to ask (yet). What was shown stays until the new answer is there.
 export function useData<T>(path: string | null, query?: Query): Loaded<T> {
-    const [state, setState] = useState<{ data?: T; error?: ApiError; loading: boolean; of: string | null }>({
+    const [state, setState] = useState<{ data?: T; error?: ApiError; loading: boolean; of: string | null; to?: string }>({
         loading: path !== null, of: path,
     });
     const [again, setAgain] = useState(0);
@@ -28,7 +30,7 @@ export function useData<T>(path: string | null, query?: Query): Loaded<T> {
         seen.current = path;
         setState((now) => (other ? { loading: true, of: path } : { ...now, loading: true }));
         get<T>(path, query, abort.signal).then(
-            (data) => setState({ data, loading: false, of: path }),
+            (data) => setState({ data, loading: false, of: path, to: asked }),
             (error: unknown) => {
                 if (abort.signal.aborted) return;
                 if (!(error instanceof ApiError)) throw error;
@@ -43,8 +45,9 @@ export function useData<T>(path: string | null, query?: Query): Loaded<T> {
         data: fresh ? state.data : undefined,
         error: fresh ? state.error : undefined,
         loading: fresh ? state.loading : path !== null,
+        stale: state.data !== undefined && state.to !== asked,
         reload: () => setAgain((value) => value + 1),
-        set: (data) => setState({ data, loading: false, of: path }),
+        set: (data) => setState({ data, loading: false, of: path, to: asked }),
     };
 }
 

@@ -350,6 +350,10 @@ show(const PhCommonOptions *options, const PhActionRow *row, const char *text)
     else
         fprintf(stderr, "posthouse: %s\n",
             json_object_get_string_member(json_object_get_object_member(top, "error"), "text"));
+    /* What was only to be looked at may have been found bad (lua check, lua test). */
+    if (good)
+        good = json_object_get_boolean_member_with_default(
+            json_object_get_object_member(top, "answer"), "ok", TRUE);
     return good ? 0 : 1;
 }
 
@@ -455,9 +459,8 @@ plugin_row(Call *call, const char *name, GError **error)
     g_autoptr(JsonParser) parser = json_parser_new();
     g_autoptr(JsonParser) list_parser = json_parser_new();
     JsonObject *action = answer != NULL ? described_action(parser, answer) : NULL;
-    if (action == NULL ||
-        !json_parser_load_from_data(
-            list_parser, json_object_get_string_member(action, "arguments"), -1, NULL))
+    if (action == NULL || !json_parser_load_from_data(list_parser,
+                              json_object_get_string_member(action, "arguments"), -1, NULL))
         return NULL;
     JsonArray *list = json_node_get_array(json_parser_get_root(list_parser));
     for (guint i = 0; i < json_array_get_length(list); i++) {

@@ -155,9 +155,11 @@ run_test(lua_State *lua, Check *check)
     if (status == LUA_OK) {
         g_string_append_printf(report->output, "ok %u - %s\n", check->n_tests, title);
     } else {
-        const char *text = lua_isstring(lua, -1) ? lua_tostring(lua, -1) : "an error without a text";
+        const char *text =
+            lua_isstring(lua, -1) ? lua_tostring(lua, -1) : "an error without a text";
         check->n_failed++;
-        g_string_append_printf(report->output, "not ok %u - %s\n# %s\n", check->n_tests, title, text);
+        g_string_append_printf(
+            report->output, "not ok %u - %s\n# %s\n", check->n_tests, title, text);
         g_autofree char *whole =
             g_strdup_printf("test \"%s\": %s", title, without_place(check->name, text));
         set_failure(report, check->name, call->line, whole);

@@ -45,8 +45,8 @@ ph_lua_hook_find(const char *name)
 static bool
 is_number(const char *name)
 {
-    static const char *const numbers[] = { "size", "peer.port", "tenant_id", "site_id", "account_id",
-        "recipients", "time" };
+    static const char *const numbers[] = { "size", "peer.port", "tenant_id", "site_id",
+        "account_id", "recipients", "time" };
     for (size_t i = 0; i < G_N_ELEMENTS(numbers); i++)
         if (strcmp(numbers[i], name) == 0)
             return true;
@@ -114,7 +114,6 @@ context_header(lua_State *lua)
             !ph_header_find(field->value, field->length, name, &found))
             continue;
         char *text = ph_header_decode(found.value, found.value_length);
-        lua_pushlightuserdata(lua, text);
         lua_pushstring(lua, text);
         g_free(text);
         return 1;
@@ -482,8 +481,8 @@ ph_lua_fields_clear(PhLuaFields *fields)
 }
 
 static void
-add_field(PhLuaFields *fields, const char *prefix, const char *name, const char *value,
-    size_t length)
+add_field(
+    PhLuaFields *fields, const char *prefix, const char *name, const char *value, size_t length)
 {
     char *whole = g_strconcat(prefix, name, NULL);
     char *text = g_malloc(length + 1);

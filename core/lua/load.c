@@ -40,8 +40,8 @@ check_result(lua_State *lua, const char *name)
         return;
     }
     if (!lua_istable(lua, -1))
-        luaL_error(lua, "%s: gives no table of hooks at its end: return { [\"smtp.rcpt\"] = ... }",
-            name);
+        luaL_error(
+            lua, "%s: gives no table of hooks at its end: return { [\"smtp.rcpt\"] = ... }", name);
     int table = lua_gettop(lua);
     for (lua_pushnil(lua); lua_next(lua, table) != 0; lua_settop(lua, table + 1))
         check_entry(lua, name);

@@ -98,8 +98,7 @@ time_format(lua_State *lua)
     g_autoptr(GDateTime) time = NULL;
     if (isfinite(seconds) && fabs(seconds) < 1e12)
         time = g_date_time_new_from_unix_utc((gint64)floor(seconds));
-    g_autofree char *text =
-        time != NULL ? g_date_time_format(time, "%Y-%m-%dT%H:%M:%SZ") : NULL;
+    g_autofree char *text = time != NULL ? g_date_time_format(time, "%Y-%m-%dT%H:%M:%SZ") : NULL;
     char copy[40] = "";
     if (text != NULL)
         g_strlcpy(copy, text, sizeof(copy));

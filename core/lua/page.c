@@ -428,8 +428,7 @@ run_call(PageCall *page, int64_t zone_tenant, const char *name, const PhPageRequ
     PhPageResponse *response_out, PhLuaCall *call, GError **error)
 {
     PhLuaZone *zone;
-    PhLuaState *state =
-        ph_lua_zone_take_blocking(zone_tenant, request->deadline_us, &zone, error);
+    PhLuaState *state = ph_lua_zone_take_blocking(zone_tenant, request->deadline_us, &zone, error);
     if (state == NULL)
         return false;
     PhPageResponse response;
@@ -487,8 +486,8 @@ describe_request(const PhPageRequest *request)
 }
 
 bool
-ph_page_run_script_blocking(const char *name, const PhPageRequest *request,
-    PhPageResponse *response_out, GError **error)
+ph_page_run_script_blocking(
+    const char *name, const PhPageRequest *request, PhPageResponse *response_out, GError **error)
 {
     ph_assert_in_job();
     g_autoptr(PhLuaScripts) scripts = ph_lua_scripts_current();
@@ -508,8 +507,8 @@ ph_page_run_script_blocking(const char *name, const PhPageRequest *request,
     PhLuaCall call = { .line = 0 };
     GError *failure = NULL;
     PageCall page = { .script = script };
-    bool good = run_call(
-        &page, ph_lua_script_zone(script), name, request, response_out, &call, &failure);
+    bool good =
+        run_call(&page, ph_lua_script_zone(script), name, request, response_out, &call, &failure);
     g_autofree char *input = good ? NULL : describe_request(request);
     ph_lua_script_ran_blocking(script, PH_LUA_HOOK_CONTENT, &call, input, failure);
     as_page_error(&failure);

@@ -155,8 +155,7 @@ read_item(Reader *reader)
 }
 
 void
-ph_pattern_compile(
-    PhPattern *pattern, lua_State *lua, const char *text, size_t length, bool anchor)
+ph_pattern_compile(PhPattern *pattern, lua_State *lua, const char *text, size_t length, bool anchor)
 {
     Reader reader = { .pattern = pattern, .at = text, .end = text + length };
     pattern->lua = lua;

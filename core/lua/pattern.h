@@ -17,10 +17,10 @@ enum { PH_PATTERN_ITEMS_MAX = 256, PH_PATTERN_CAPTURES_MAX = 32 };
 
 typedef struct PhPatternItem {
     uint8_t kind;
-    uint8_t repeat;     /* '\0', '*', '+', '-', '?' */
-    uint8_t byte;       /* a literal, a class letter, a capture's index, or the opening of %b */
-    uint8_t other;      /* the closing of %b */
-    const char *set;    /* behind the "[" */
+    uint8_t repeat;      /* '\0', '*', '+', '-', '?' */
+    uint8_t byte;        /* a literal, a class letter, a capture's index, or the opening of %b */
+    uint8_t other;       /* the closing of %b */
+    const char *set;     /* behind the "[" */
     const char *set_end; /* at the "]" */
 } PhPatternItem;
 

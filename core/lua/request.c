@@ -50,8 +50,8 @@ push_decoded(lua_State *lua, const char *text, size_t length, bool is_form)
             to[n++] = ' ';
         } else if (text[i] == '%' && i + 2 < length && g_ascii_isxdigit(text[i + 1]) &&
                    g_ascii_isxdigit(text[i + 2])) {
-            to[n++] = (char)(g_ascii_xdigit_value(text[i + 1]) * 16 +
-                             g_ascii_xdigit_value(text[i + 2]));
+            to[n++] =
+                (char)(g_ascii_xdigit_value(text[i + 1]) * 16 + g_ascii_xdigit_value(text[i + 2]));
             i += 2;
         } else {
             to[n++] = text[i];

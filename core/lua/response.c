@@ -57,8 +57,8 @@ has_control(const char *text)
 static bool
 is_servers_own(const char *name)
 {
-    static const char *const names[] = { "content-length", "transfer-encoding", "connection", "date",
-        "keep-alive", "upgrade", "trailer", "te" };
+    static const char *const names[] = { "content-length", "transfer-encoding", "connection",
+        "date", "keep-alive", "upgrade", "trailer", "te" };
     for (size_t i = 0; i < G_N_ELEMENTS(names); i++)
         if (g_ascii_strcasecmp(names[i], name) == 0)
             return true;
@@ -133,8 +133,7 @@ response_redirect(lua_State *lua)
     lua_Integer status = luaL_optinteger(lua, 3, 302);
     luaL_argcheck(lua, url[0] != '\0' && !has_control(url) && strchr(url, ' ') == NULL, 2,
         "a URL without blanks expected");
-    luaL_argcheck(lua,
-        (status >= 301 && status <= 303) || status == 307 || status == 308, 3,
+    luaL_argcheck(lua, (status >= 301 && status <= 303) || status == 307 || status == 308, 3,
         "301, 302, 303, 307 or 308 expected");
     set_status(lua, status, 3);
     ph_lua_page_header(lua, "Location", url);

@@ -182,8 +182,8 @@ ph_lua_tostring(lua_State *lua)
 {
     luaL_checkany(lua, 1);
     int type = lua_type(lua, 1);
-    bool has_text = type == LUA_TNIL || type == LUA_TBOOLEAN || type == LUA_TNUMBER ||
-                    type == LUA_TSTRING;
+    bool has_text =
+        type == LUA_TNIL || type == LUA_TBOOLEAN || type == LUA_TNUMBER || type == LUA_TSTRING;
     if (!has_text && luaL_getmetafield(lua, 1, "__tostring") == LUA_TNIL) {
         if (luaL_getmetafield(lua, 1, "__name") != LUA_TSTRING)
             lua_pushstring(lua, luaL_typename(lua, 1));
@@ -267,9 +267,9 @@ push_library(lua_State *lua, lua_CFunction open, const char *const *names)
 static void
 add_base(lua_State *lua)
 {
-    static const char *const kept[] = { "assert", "error", "getmetatable", "ipairs", "next", "pairs",
-        "pcall", "rawequal", "rawget", "rawlen", "rawset", "select", "tonumber", "type", "_VERSION",
-        NULL };
+    static const char *const kept[] = { "assert", "error", "getmetatable", "ipairs", "next",
+        "pairs", "pcall", "rawequal", "rawget", "rawlen", "rawset", "select", "tonumber", "type",
+        "_VERSION", NULL };
     lua_pushcfunction(lua, luaopen_base);
     lua_call(lua, 0, 1);
     keep_only(lua, kept);
@@ -295,8 +295,8 @@ ph_lua_sandbox_open(lua_State *lua)
     static const char *const math[] = { "abs", "acos", "asin", "atan", "ceil", "cos", "deg", "exp",
         "floor", "fmod", "huge", "log", "max", "maxinteger", "min", "mininteger", "modf", "pi",
         "rad", "random", "randomseed", "sin", "sqrt", "tan", "tointeger", "type", "ult", NULL };
-    static const char *const utf8[] = { "char", "charpattern", "codepoint", "codes", "len", "offset",
-        NULL };
+    static const char *const utf8[] = { "char", "charpattern", "codepoint", "codes", "len",
+        "offset", NULL };
     static const char *const os[] = { "date", "difftime", "time", NULL };
     add_base(lua);
     push_library(lua, luaopen_math, math);

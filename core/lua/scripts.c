@@ -590,11 +590,10 @@ read_cache(void)
 {
     g_autofree char *bytes = NULL;
     gsize length;
-    if (engine.cache_path == NULL ||
-        !g_file_get_contents(engine.cache_path, &bytes, &length, NULL))
+    if (engine.cache_path == NULL || !g_file_get_contents(engine.cache_path, &bytes, &length, NULL))
         return NULL;
-    g_autoptr(GVariant) all = g_variant_ref_sink(g_variant_new_from_data(
-        G_VARIANT_TYPE("a" CACHE_ROW), bytes, length, FALSE, NULL, NULL));
+    g_autoptr(GVariant) all = g_variant_ref_sink(
+        g_variant_new_from_data(G_VARIANT_TYPE("a" CACHE_ROW), bytes, length, FALSE, NULL, NULL));
     if (!g_variant_is_normal_form(all))
         return NULL;
     GPtrArray *list = g_ptr_array_new_with_free_func((GDestroyNotify)ph_stored_script_free);
@@ -693,5 +692,6 @@ ph_lua_sync_blocking(int64_t deadline_us, GError **error)
     bool good = sync_now(deadline_us, error);
     g_mutex_unlock(&engine.sync);
     ph_lua_zones_tend();
+    ph_script_db_tend();
     return good;
 }

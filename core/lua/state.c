@@ -196,8 +196,7 @@ ph_lua_push_chunk(lua_State *lua, const char *name, const char *text, size_t len
 }
 
 bool
-ph_lua_state_run(
-    PhLuaState *state, PhLuaCall *call, lua_CFunction func, void *data, GError **error)
+ph_lua_state_run(PhLuaState *state, PhLuaCall *call, lua_CFunction func, void *data, GError **error)
 {
     /* On an empty stack there is room for these (LUA_MINSTACK), and pushing them allocates
      * nothing. */

@@ -35,10 +35,10 @@ typedef struct PhLuaCall {
     const char *script; /* its name, for logs */
     int64_t tenant_id;  /* PH_SCRIPT_CORE: the core's own scripts */
     int64_t deadline_us;
-    int64_t cpu_us;    /* 0: no limit of its own */
-    bool is_loading;   /* the top level runs: nothing outside can be reached */
-    bool is_test;      /* what it does to its tables is taken back */
-    GString *printed;  /* print() and log go here; null: to the log */
+    int64_t cpu_us;   /* 0: no limit of its own */
+    bool is_loading;  /* the top level runs: nothing outside can be reached */
+    bool is_test;     /* what it does to its tables is taken back */
+    GString *printed; /* print() and log go here; null: to the log */
     unsigned n_logged;
     const PhHookField *fields; /* of a hook */
     size_t n_fields;

@@ -60,9 +60,9 @@ static int
 find_plain(lua_State *lua, const char *text, size_t length, size_t start, const char *wanted,
     size_t wanted_length)
 {
-    const char *found = wanted_length == 0 ? text + start
-                                           : memmem(text + start, length - start, wanted,
-                                                 wanted_length);
+    const char *found = wanted_length == 0
+                            ? text + start
+                            : memmem(text + start, length - start, wanted, wanted_length);
     if (found == NULL) {
         lua_pushnil(lua);
         return 1;
@@ -227,8 +227,8 @@ string_gsub(lua_State *lua)
     const char *pattern_text = luaL_checklstring(lua, 2, &pattern_length);
     int type = lua_type(lua, 3);
     luaL_argexpected(lua,
-        type == LUA_TNUMBER || type == LUA_TSTRING || type == LUA_TFUNCTION || type == LUA_TTABLE, 3,
-        "string/function/table");
+        type == LUA_TNUMBER || type == LUA_TSTRING || type == LUA_TFUNCTION || type == LUA_TTABLE,
+        3, "string/function/table");
     lua_Integer most = luaL_optinteger(lua, 4, (lua_Integer)length + 1);
     PhPattern pattern;
     ph_pattern_compile(&pattern, lua, pattern_text, pattern_length, true);
@@ -285,7 +285,8 @@ string_rep(lua_State *lua)
     luaL_Buffer out;
     luaL_buffinit(lua, &out);
     for (lua_Integer i = 0; i < n; i++) {
-        ph_lua_tick(lua);
+        if (i % 1024 == 0)
+            ph_lua_tick(lua);
         if (i > 0)
             luaL_addlstring(&out, between, between_length);
         luaL_addlstring(&out, text, length);
@@ -324,8 +325,8 @@ string_format(lua_State *lua)
 void
 ph_lua_push_string_library(lua_State *lua)
 {
-    static const char *const kept[] = { "byte", "char", "len", "lower", "pack", "packsize", "reverse",
-        "sub", "unpack", "upper" };
+    static const char *const kept[] = { "byte", "char", "len", "lower", "pack", "packsize",
+        "reverse", "sub", "unpack", "upper" };
     lua_pushcfunction(lua, luaopen_string);
     lua_call(lua, 0, 1);
     lua_createtable(lua, 0, 20);

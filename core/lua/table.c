@@ -46,8 +46,7 @@ table_remove(lua_State *lua)
     lua_Integer size = check_table(lua, 1);
     lua_Integer at = luaL_optinteger(lua, 2, size);
     if (!lua_isnoneornil(lua, 2))
-        luaL_argcheck(lua,
-            (at >= 1 && at <= size + 1) || (size == 0 && (at == 0 || at == size)), 2,
+        luaL_argcheck(lua, (at >= 1 && at <= size + 1) || (size == 0 && (at == 0 || at == size)), 2,
             "position out of bounds");
     lua_rawgeti(lua, 1, at);
     for (; at < size; at++) {
@@ -100,8 +99,8 @@ table_concat(lua_State *lua)
         ph_lua_tick(lua);
         lua_rawgeti(lua, 1, i);
         if (!lua_isstring(lua, -1))
-            return luaL_error(lua, "invalid value (at index %I) in table for 'concat'",
-                (LUAI_UACINT)i);
+            return luaL_error(
+                lua, "invalid value (at index %I) in table for 'concat'", (LUAI_UACINT)i);
         luaL_addvalue(&out);
         if (i == last) /* also the largest integer has an end */
             break;

@@ -44,9 +44,8 @@ find_zone_locked(int64_t tenant_id)
 static unsigned
 calls_max(int64_t tenant_id)
 {
-    return tenant_id == PH_SCRIPT_CORE
-               ? G_MAXUINT
-               : (unsigned)ph_lua_limit(&ph_lua_limits.tenant_calls);
+    return tenant_id == PH_SCRIPT_CORE ? G_MAXUINT
+                                       : (unsigned)ph_lua_limit(&ph_lua_limits.tenant_calls);
 }
 
 static size_t

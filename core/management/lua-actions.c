@@ -260,8 +260,7 @@ static bool
 lua_list(PhActionCall *call, GError **error)
 {
     ph_assert_in_job();
-    int64_t tenant_id =
-        ph_action_role(call) == PH_ROLE_OPERATOR ? -1 : ph_action_tenant(call);
+    int64_t tenant_id = ph_action_role(call) == PH_ROLE_OPERATOR ? -1 : ph_action_tenant(call);
     g_autoptr(PhPage) page = ph_script_list_blocking(tenant_id, ph_action_text(call, "filter"),
         ph_action_text(call, "after"), ph_action_limit(call), ph_action_deadline_us(call), error);
     if (page == NULL)
@@ -347,8 +346,8 @@ lua_check(PhActionCall *call, GError **error)
     if (!check_name(name, error))
         return false;
     PhLuaReport report;
-    ph_lua_check_blocking(name, ph_action_text(call, "text"), zone_of_caller(call),
-        check_deadline_us(call), &report);
+    ph_lua_check_blocking(
+        name, ph_action_text(call, "text"), zone_of_caller(call), check_deadline_us(call), &report);
     ph_answer_bool(call, "ok", report.good);
     if (report.line > 0)
         ph_answer_int(call, "line", report.line);
@@ -445,8 +444,8 @@ find_scope(PhActionCall *call, const PhStoredScript *script, PhScriptPut *put, G
         return false;
     }
     ph_action_blame(call, "scope_name");
-    if (!ph_script_scope_find_blocking(put->scope, name, ph_action_deadline_us(call),
-            &put->scope_id, &put->tenant_id, error))
+    if (!ph_script_scope_find_blocking(
+            put->scope, name, ph_action_deadline_us(call), &put->scope_id, &put->tenant_id, error))
         return false;
     if (ph_action_may_tenant(call, put->tenant_id))
         return true;

@@ -65,6 +65,9 @@ typedef struct PhSessionClass {
      * what the session's fields own; the struct itself is freed by the caller. The connection takes
      * no more output. */
     void (*closed)(PhSession *session, PhCloseReason reason);
+    /* When somebody asks for a list of sessions: what this one does now, in the place of
+     * ph_session_set_activity(). */
+    void (*describe)(PhSession *session, char *text, size_t size);
 } PhSessionClass;
 
 struct PhSession {

@@ -35,7 +35,7 @@ typedef struct PhHookRow PhHookRow;
 
 typedef struct PhDecision {
     PhDecisionKind kind;
-    int code;     /* a protocol's reply code, 0: the default */
+    int code;      /* a protocol's reply code, 0: the default */
     char *text;    /* owned; null: the default */
     char *target;  /* owned; for REDIRECT */
     char *mailbox; /* owned; with ACCEPT of a delivery: where to, null: INBOX */

@@ -31,7 +31,8 @@ typedef void (*PhExchangeDone)(PhExchange *exchange, void *data);
 
 /* Only `begin` is required. */
 typedef struct PhWebHandler {
-    const char *methods; /* "GET, HEAD, POST": others get 405 with this list; null: all that are known.
+    const char
+        *methods; /* "GET, HEAD, POST": others get 405 with this list; null: all that are known.
                             OPTIONS is answered without the handler when the list is there. */
     /* Once, when the head of the request is complete. */
     void (*begin)(PhExchange *exchange);
@@ -66,8 +67,8 @@ struct PhExchangeFunctions {
     void (*want_body)(PhExchange *exchange);
     void (*finish)(PhExchange *exchange);
     void (*fail)(PhExchange *exchange, int status, const char *text);
-    void (*run)(PhExchange *exchange, PhJob job, PhExchangeDone done, void *data,
-        GDestroyNotify free_data);
+    void (*run)(
+        PhExchange *exchange, PhJob job, PhExchangeDone done, void *data, GDestroyNotify free_data);
     PhTask *(*task)(PhExchange *exchange);
 };
 

@@ -71,6 +71,5 @@ ph_open_beneath(int folder_fd, const char *path, unsigned flags, GError **error)
 int
 ph_open_folder(const char *path, unsigned flags, GError **error)
 {
-    return open_how(
-        AT_FDCWD, path, O_PATH | O_DIRECTORY, RESOLVE_NO_MAGICLINKS, flags, error);
+    return open_how(AT_FDCWD, path, O_PATH | O_DIRECTORY, RESOLVE_NO_MAGICLINKS, flags, error);
 }

@@ -46,11 +46,12 @@ typedef enum State {
 enum {
     INPUT_LIMIT_BYTES = 16 * 1024,
     CHUNK_BYTES = 4096,
+    FIRST_CHUNK_BYTES = 1024, /* an answer that is all there is to send is often small */
     GATHER_CHUNKS = 16,
     TLS_RECORD_BYTES = 16 * 1024,
     ROUNDS_PER_RUN = 16, /* reads before others get their turn */
     HANDSHAKE_TIMEOUT_MS = 30 * 1000,
-    WRITE_STALL_MS = 120 * 1000, /* the peer takes nothing for so long */
+    WRITE_STALL_MS = 120 * 1000,    /* the peer takes nothing for so long */
     FILE_WINDOW_BYTES = 256 * 1024, /* of a file, looked at and sent at once */
     FILE_SLICE_BYTES = 64 * 1024,   /* of a file, read into memory at once */
     BYTES_PER_RUN = 2 * 1024 * 1024,
@@ -282,7 +283,8 @@ const uint8_t *
 ph_connection_input(PhConnection *connection, size_t *length_out)
 {
     *length_out = connection->input_end - connection->input_start;
-    return connection->input + connection->input_start;
+    /* Without a buffer there is nothing to point into. */
+    return connection->input != NULL ? connection->input + connection->input_start : NULL;
 }
 
 void
@@ -464,7 +466,8 @@ ph_connection_write(PhConnection *connection, const void *bytes, size_t length)
         length -= n;
     }
     if (length > 0) {
-        size_t size = MAX(length, CHUNK_BYTES - sizeof(Chunk));
+        size_t least = connection->output == NULL ? FIRST_CHUNK_BYTES : CHUNK_BYTES;
+        size_t size = MAX(length, least - sizeof(Chunk));
         Chunk *chunk = g_malloc(sizeof(Chunk) + size);
         *chunk = (Chunk){ .size = size, .end = length };
         memcpy(chunk->data, from, length);
@@ -757,8 +760,7 @@ begin_read(PhConnection *connection)
     read_->chunk = slice_new(chunk);
     read_->offset = chunk->start;
     connection->reading_file = true;
-    ph_task_run(
-        &connection->file_task, PH_LANE_WEB, read_slice, slice_read, read_, file_read_free);
+    ph_task_run(&connection->file_task, PH_LANE_WEB, read_slice, slice_read, read_, file_read_free);
 }
 
 /* How much from `offset` on is in memory, up to `length`: asked, not read. */
@@ -801,8 +803,8 @@ static PH_ON_REACTOR ReadResult
 send_file(PhConnection *connection, size_t *length_out)
 {
     const Chunk *chunk = connection->output;
-    size_t window =
-        cached_bytes(chunk->file->fd, chunk->start, MIN(chunk->end - chunk->start, FILE_WINDOW_BYTES));
+    size_t window = cached_bytes(
+        chunk->file->fd, chunk->start, MIN(chunk->end - chunk->start, FILE_WINDOW_BYTES));
     if (window == 0) {
         begin_read(connection);
         return READ_LATER;
@@ -1511,7 +1513,10 @@ ph_connection_list(PhReactor *reactor, GPtrArray *infos)
             g_strdup(connection->service != NULL ? connection->service->name : "outgoing");
         info->peer = g_strdup(ph_connection_peer_address(connection));
         info->login = g_strdup(connection->login);
-        info->activity = g_strdup(connection->activity);
+        char text[256] = "";
+        if (connection->session_class->describe != NULL)
+            connection->session_class->describe(connection->session, text, sizeof(text));
+        info->activity = g_strdup(text[0] != '\0' ? text : connection->activity);
         info->secure = connection->ssl != NULL;
         info->since_us = connection->since_us;
         info->bytes_in = connection->bytes_in;

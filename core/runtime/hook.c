@@ -28,7 +28,7 @@ static struct {
     GPtrArray *deciders; /* by ascending order */
     unsigned last_id;
     unsigned n_removing; /* who waits for calls to end: a word to them costs a system call */
-    Point *points; /* the newest first */
+    Point *points;       /* the newest first */
 } registry = { .mutex = { .rank = PH_LOCK_REGISTRY } };
 
 enum { BUDGET_DEFAULT_MS = 5000, HELD_AT_ONCE = 16 };
@@ -174,8 +174,8 @@ ask(const Decider *decider, const PhHookRow *row, const PhHookField *fields, siz
     if (decision->kind == PH_DECISION_NONE)
         return false;
     if ((row->answers & (1U << decision->kind)) == 0) {
-        ph_log(
-            PH_LOG_WARNING, "hook.failed", "point=\"%s\" the answer is not allowed here", row->name);
+        ph_log(PH_LOG_WARNING, "hook.failed", "point=\"%s\" the answer is not allowed here",
+            row->name);
         apply_failure(row, decision);
     }
     return true;

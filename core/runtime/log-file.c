@@ -138,8 +138,8 @@ collect_locked(PhLogFile *file)
     file->lines = file->writing;
     file->writing = taken;
     if (file->dropped != file->told)
-        g_string_append_printf(taken, "# %" G_GUINT64_FORMAT " lines were dropped here\n",
-            file->dropped - file->told);
+        g_string_append_printf(
+            taken, "# %" G_GUINT64_FORMAT " lines were dropped here\n", file->dropped - file->told);
     file->told = file->dropped;
     return taken->len > 0;
 }
@@ -208,8 +208,8 @@ ph_log_file_open(const char *name, GError **error)
     file->lines = g_string_new(NULL);
     file->writing = g_string_new(NULL);
     if (!open_path(file)) {
-        g_set_error(error, PH_ERROR, PH_ERROR_TEMPORARY, "log \"%s\": %s", file->path,
-            g_strerror(errno));
+        g_set_error(
+            error, PH_ERROR, PH_ERROR_TEMPORARY, "log \"%s\": %s", file->path, g_strerror(errno));
         file_free(file);
         return NULL;
     }

@@ -2,9 +2,12 @@
  *
  * One lock, one condition, and the one-waker rule: a push signals a sleeper only when no signal is
  * under way, and a woken worker that leaves jobs behind signals the next. So a burst wakes as many
- * workers as it keeps busy.
+ * workers as it keeps busy. What a reactor pushes in one turn is pushed together at the turn's end, for
+ * one lock and one signal.
  */
 #include "runtime/pool.h"
+
+#include "runtime/reactor.h"
 
 typedef struct Lane {
     PhJobNode *first;
@@ -38,6 +41,16 @@ static struct {
 } pool;
 
 static __thread PhLane current_lane = PH_LANE_MAIL;
+
+/* What this thread, a reactor, pushes in this turn. */
+typedef struct Batch {
+    PhJobNode *first;
+    PhJobNode *last;
+    unsigned length;
+} Batch;
+
+static __thread Batch batches[PH_N_LANES];
+static __thread bool has_batch;
 
 PhLane
 ph_lane_current(void)
@@ -176,22 +189,54 @@ ph_pool_stop(void)
     ph_mutex_clear(&pool.mutex);
 }
 
+static void
+append_locked(Lane *lane, const Batch *batch)
+{
+    if (lane->last != NULL)
+        lane->last->next = batch->first;
+    else
+        lane->first = batch->first;
+    lane->last = batch->last;
+    lane->queued += batch->length;
+    if (lane->running < lane->most)
+        wake_one_locked();
+}
+
 void
 ph_pool_push(PhLane lane_index, PhJobNode *node)
 {
-    Lane *lane = &pool.lanes[lane_index];
     node->next = NULL;
     node->pushed_us = ph_monotonic_us();
     ph_handover_give(node);
+    if (ph_reactor_self() != NULL) {
+        Batch *batch = &batches[lane_index];
+        if (batch->last != NULL)
+            batch->last->next = node;
+        else
+            batch->first = node;
+        batch->last = node;
+        batch->length++;
+        has_batch = true;
+        return;
+    }
+    const Batch single = { .first = node, .last = node, .length = 1 };
     ph_mutex_lock(&pool.mutex);
-    if (lane->last != NULL)
-        lane->last->next = node;
-    else
-        lane->first = node;
-    lane->last = node;
-    lane->queued++;
-    if (lane->running < lane->most)
-        wake_one_locked();
+    append_locked(&pool.lanes[lane_index], &single);
+    ph_mutex_unlock(&pool.mutex);
+}
+
+void
+ph_pool_flush(void)
+{
+    if (!has_batch)
+        return;
+    has_batch = false;
+    ph_mutex_lock(&pool.mutex);
+    for (unsigned i = 0; i < PH_N_LANES; i++) {
+        if (batches[i].first != NULL)
+            append_locked(&pool.lanes[i], &batches[i]);
+        batches[i] = (Batch){ 0 };
+    }
     ph_mutex_unlock(&pool.mutex);
 }
 

@@ -20,6 +20,8 @@ void ph_pool_start(unsigned n_workers);
 /* Runs what is queued, then ends the workers. */
 void ph_pool_stop(void);
 void ph_pool_push(PhLane lane, PhJobNode *node);
+/* On a reactor, at the end of each turn: what it pushed goes to the workers. */
+void ph_pool_flush(void);
 
 typedef struct PhLaneState {
     unsigned queued;

@@ -7,6 +7,8 @@
  */
 #include "runtime/reactor.h"
 
+#include "runtime/pool.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -434,10 +436,12 @@ reactor_main(void *data)
         run_posts(reactor);
         run_timers(reactor);
         run_touched(reactor);
+        ph_pool_flush();
         bury(reactor);
     }
     run_posts(reactor);
     run_touched(reactor);
+    ph_pool_flush();
     bury(reactor);
     g_free(g_steal_pointer(&reactor->scratch));
     self = NULL;

@@ -247,9 +247,15 @@ static const PhStatement remove_app = {
     "DELETE FROM credential WHERE account_id = $1::bigint AND credential_id = $2::bigint AND kind = 1",
 };
 
+/* Who is logged in to the console stays so: his own password is as it was. */
 static const PhStatement raise_by_id = {
     "login-raise-id",
-    "UPDATE account SET version = version + 1 WHERE account_id = $1::bigint",
+    "WITH raised AS (\n"
+    "    UPDATE account SET version = version + 1 WHERE account_id = $1::bigint\n"
+    "    RETURNING account_id, version)\n"
+    "UPDATE console_session s SET version = r.version\n"
+    "FROM raised r\n"
+    "WHERE s.account_id = r.account_id AND s.version = r.version - 1",
 };
 
 bool

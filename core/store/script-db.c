@@ -20,6 +20,8 @@
 
 enum {
     IDLE_PER_ZONE = 4,
+    IDLE_MAX = 16, /* of all zones of this node */
+    IDLE_US = 60 * 1000 * 1000,
     ROWS_MAX = 10000,
     BYTES_MAX = 4 * 1024 * 1024,
     CONNECT_US = 5 * 1000 * 1000,
@@ -32,6 +34,7 @@ struct PhScriptDb {
     bool is_clearing; /* DISCARD ALL is under way */
     bool is_lost;
     int64_t timeout_ms; /* that the session has */
+    int64_t used_us;    /* when it was given back */
 };
 
 struct PhScriptRows {
@@ -43,7 +46,7 @@ struct PhScriptRows {
 static struct {
     GMutex mutex; /* held while a role is made */
     PhMutex idle_mutex;
-    GQueue idle; /* PhScriptDb, the last used first */
+    GQueue idle;       /* PhScriptDb, the last used first */
     GHashTable *ready; /* int64_t: zones whose role and schema are there */
     char *key;
     size_t key_length;
@@ -83,8 +86,9 @@ static char *
 role_password(const char *role)
 {
     g_autofree char *text = g_strconcat("script database ", role, NULL);
-    return g_compute_hmac_for_data(G_CHECKSUM_SHA256, (const guchar *)(dbs.key != NULL ? dbs.key : ""),
-        dbs.key_length, (const guchar *)text, strlen(text));
+    return g_compute_hmac_for_data(G_CHECKSUM_SHA256,
+        (const guchar *)(dbs.key != NULL ? dbs.key : ""), dbs.key_length, (const guchar *)text,
+        strlen(text));
 }
 
 /* -- making role and schema -------------------------------------------------------------------- */
@@ -162,7 +166,8 @@ make_zone(PhLease *lease, const ZoneNames *names, GError **error)
     g_autoptr(GError) cause = NULL;
     if (ph_batch_run_blocking(lease, &batch, 0, &cause))
         return true;
-    if (ph_error_code(cause) == PH_ERROR_UNAVAILABLE || ph_error_code(cause) == PH_ERROR_TEMPORARY) {
+    if (ph_error_code(cause) == PH_ERROR_UNAVAILABLE ||
+        ph_error_code(cause) == PH_ERROR_TEMPORARY) {
         g_propagate_error(error, g_steal_pointer(&cause));
         return false;
     }
@@ -377,8 +382,8 @@ set_error_from(const PGresult *result, GError **error)
 }
 
 typedef struct Collected {
-    PGresult *rows;  /* what came row by row */
-    PGresult *last;  /* the end: its status and count */
+    PGresult *rows; /* what came row by row */
+    PGresult *last; /* the end: its status and count */
     size_t bytes;
     bool is_failed; /* an error is set; the rest is only taken from the line */
 } Collected;
@@ -585,12 +590,38 @@ count_idle_locked(int64_t zone_tenant)
     return n;
 }
 
+/* The longest unused, when more than `most` wait or it waits since before `since_us`. Takes it from
+ * the queue. */
+static PhScriptDb *
+take_surplus(unsigned most, int64_t since_us)
+{
+    PhScriptDb *surplus = NULL;
+    ph_mutex_lock(&dbs.idle_mutex);
+    PhScriptDb *last = g_queue_peek_tail(&dbs.idle);
+    if (last != NULL && (dbs.idle.length > most || last->used_us < since_us))
+        surplus = g_queue_pop_tail(&dbs.idle);
+    ph_mutex_unlock(&dbs.idle_mutex);
+    if (surplus != NULL)
+        ph_handover_take(surplus);
+    return surplus;
+}
+
+static void
+close_surplus(unsigned most, int64_t since_us)
+{
+    PhScriptDb *surplus;
+    while ((surplus = take_surplus(most, since_us)) != NULL)
+        db_free(surplus);
+}
+
 void
 ph_script_db_release(PhScriptDb *db)
 {
     if (db == NULL)
         return;
-    bool keep = !db->is_lost && PQtransactionStatus(db->conn) != PQTRANS_ACTIVE && begin_clearing(db);
+    bool keep =
+        !db->is_lost && PQtransactionStatus(db->conn) != PQTRANS_ACTIVE && begin_clearing(db);
+    db->used_us = ph_monotonic_us();
     ph_mutex_lock(&dbs.idle_mutex);
     keep = keep && count_idle_locked(db->zone_tenant) < IDLE_PER_ZONE;
     if (keep) {
@@ -600,21 +631,19 @@ ph_script_db_release(PhScriptDb *db)
     ph_mutex_unlock(&dbs.idle_mutex);
     if (!keep)
         db_free(db);
+    close_surplus(IDLE_MAX, INT64_MIN);
+}
+
+void
+ph_script_db_tend(void)
+{
+    close_surplus(IDLE_MAX, ph_monotonic_us() - IDLE_US);
 }
 
 void
 ph_script_db_close_all(void)
 {
-    PhScriptDb *db;
-    for (;;) {
-        ph_mutex_lock(&dbs.idle_mutex);
-        db = g_queue_pop_head(&dbs.idle);
-        ph_mutex_unlock(&dbs.idle_mutex);
-        if (db == NULL)
-            break;
-        ph_handover_take(db);
-        db_free(db);
-    }
+    close_surplus(0, INT64_MAX);
     g_mutex_lock(&dbs.mutex);
     g_clear_pointer(&dbs.ready, g_hash_table_unref);
     g_mutex_unlock(&dbs.mutex);
@@ -647,8 +676,16 @@ ph_script_rows_name(const PhScriptRows *rows, unsigned column)
 }
 
 /* The types that are no text in Lua. */
-enum { OID_BOOL = 16, OID_BYTEA = 17, OID_INT8 = 20, OID_INT2 = 21, OID_INT4 = 23, OID_OID = 26,
-    OID_FLOAT4 = 700, OID_FLOAT8 = 701 };
+enum {
+    OID_BOOL = 16,
+    OID_BYTEA = 17,
+    OID_INT8 = 20,
+    OID_INT2 = 21,
+    OID_INT4 = 23,
+    OID_OID = 26,
+    OID_FLOAT4 = 700,
+    OID_FLOAT8 = 701
+};
 
 static void
 decode_bytes(PhScriptRows *rows, PhScriptCell *cell)

@@ -214,8 +214,8 @@ ph_script_find_blocking(const char *name, int version, int64_t deadline_us, GErr
         return NULL;
     }
     if (PQgetisnull(rows, 0, 18)) {
-        g_set_error(error, PH_ERROR, PH_ERROR_NOT_FOUND, "script \"%s\" has no version %d", name,
-            version);
+        g_set_error(
+            error, PH_ERROR, PH_ERROR_NOT_FOUND, "script \"%s\" has no version %d", name, version);
         return NULL;
     }
     PhStoredScript *script = script_from_row(rows, 0);
@@ -235,8 +235,8 @@ static const PhStatement list_versions = {
 };
 
 PhPage *
-ph_script_versions_blocking(int64_t script_id, const char *after, unsigned limit,
-    int64_t deadline_us, GError **error)
+ph_script_versions_blocking(
+    int64_t script_id, const char *after, unsigned limit, int64_t deadline_us, GError **error)
 {
     guint64 before = 0;
     if (after != NULL && !g_ascii_string_to_unsigned(after, 10, 1, INT32_MAX, &before, NULL)) {
@@ -312,8 +312,8 @@ ph_script_scope_find_blocking(PhScriptScope scope, const char *name, int64_t dea
         return false;
     const PGresult *rows = ph_batch_result(&batch, 0);
     if (PQntuples(rows) == 0) {
-        g_set_error(error, PH_ERROR, PH_ERROR_NOT_FOUND, "no %s \"%s\"",
-            ph_script_scope_name(scope), name);
+        g_set_error(
+            error, PH_ERROR, PH_ERROR_NOT_FOUND, "no %s \"%s\"", ph_script_scope_name(scope), name);
         return false;
     }
     *id_out = ph_cell_int64(rows, 0, 0);

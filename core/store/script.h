@@ -76,8 +76,8 @@ PH_IN_JOB PhPage *ph_script_list_blocking(int64_t tenant_id, const char *filter,
 PH_IN_JOB PhStoredScript *ph_script_find_blocking(
     const char *name, int version, int64_t deadline_us, GError **error);
 /* Items are PhScriptVersion, the newest first. */
-PH_IN_JOB PhPage *ph_script_versions_blocking(int64_t script_id, const char *after, unsigned limit,
-    int64_t deadline_us, GError **error);
+PH_IN_JOB PhPage *ph_script_versions_blocking(
+    int64_t script_id, const char *after, unsigned limit, int64_t deadline_us, GError **error);
 
 /* The id and the tenant of a tenant, domain or site by its name. */
 PH_IN_JOB bool ph_script_scope_find_blocking(PhScriptScope scope, const char *name,
@@ -121,7 +121,9 @@ typedef struct PhScriptDb PhScriptDb;
 
 /* Passwords of the roles are made from it, so that all nodes know them: call at start. */
 void ph_script_db_configure(const PhSecret *key);
-/* Ends what is idle. */
+/* Ends connections that nobody has used for a minute. */
+void ph_script_db_tend(void);
+/* Ends all that are idle. */
 void ph_script_db_close_all(void);
 
 PH_IN_JOB PhScriptDb *ph_script_db_take_blocking(
@@ -161,7 +163,6 @@ unsigned ph_script_rows_columns(const PhScriptRows *rows);
 /* Rows that the statement changed. */
 int64_t ph_script_rows_affected(const PhScriptRows *rows);
 const char *ph_script_rows_name(const PhScriptRows *rows, unsigned column);
-void ph_script_rows_cell(
-    PhScriptRows *rows, unsigned row, unsigned column, PhScriptCell *cell_out);
+void ph_script_rows_cell(PhScriptRows *rows, unsigned row, unsigned column, PhScriptCell *cell_out);
 void ph_script_rows_free(PhScriptRows *rows);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(PhScriptRows, ph_script_rows_free)

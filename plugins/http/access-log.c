@@ -9,8 +9,8 @@
 
 enum { TEXT_MAX_BYTES = 2048 };
 
-static void
-append_number(GString *line, int64_t number)
+void
+http_append_number(GString *line, int64_t number)
 {
     char digits[24];
     size_t at = sizeof(digits);
@@ -41,8 +41,7 @@ static void
 append_json(GString *line, const char *name, const char *text)
 {
     g_string_append_printf(line, ",\"%s\":\"", name);
-    g_autofree char *valid =
-        g_utf8_make_valid(text, (gssize)strnlen(text, TEXT_MAX_BYTES));
+    g_autofree char *valid = g_utf8_make_valid(text, (gssize)strnlen(text, TEXT_MAX_BYTES));
     for (const char *at = valid; *at != '\0'; at++) {
         if (*at == '"' || *at == '\\')
             g_string_append_printf(line, "\\%c", *at);
@@ -54,7 +53,7 @@ append_json(GString *line, const char *name, const char *text)
     g_string_append_c(line, '"');
 }
 
-static void
+static PH_ON_REACTOR void
 append_combined(GString *line, HttpExchange *exchange, int status, int64_t bytes)
 {
     const HttpHead *head = &exchange->request->head;
@@ -68,9 +67,9 @@ append_combined(GString *line, HttpExchange *exchange, int status, int64_t bytes
     g_string_append_c(line, ' ');
     append_escaped(line, head->target);
     g_string_append(line, head->minor_version > 0 ? " HTTP/1.1\" " : " HTTP/1.0\" ");
-    append_number(line, status);
+    http_append_number(line, status);
     g_string_append_c(line, ' ');
-    append_number(line, bytes);
+    http_append_number(line, bytes);
     g_string_append(line, " \"");
     append_escaped(line, referer != NULL ? referer : "-");
     g_string_append(line, "\" \"");
@@ -83,11 +82,10 @@ append_time(GString *line, int64_t now_us)
 {
     g_autoptr(GDateTime) time = g_date_time_new_from_unix_utc(now_us / G_USEC_PER_SEC);
     g_autofree char *text = g_date_time_format(time, "%Y-%m-%dT%H:%M:%S");
-    g_string_append_printf(
-        line, "{\"time\":\"%s.%06dZ\"", text, (int)(now_us % G_USEC_PER_SEC));
+    g_string_append_printf(line, "{\"time\":\"%s.%06dZ\"", text, (int)(now_us % G_USEC_PER_SEC));
 }
 
-static void
+static PH_ON_REACTOR void
 append_object(GString *line, HttpExchange *exchange, int status, int64_t bytes)
 {
     const HttpHead *head = &exchange->request->head;

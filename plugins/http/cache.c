@@ -33,8 +33,12 @@ typedef struct RootSlot {
 
 struct HttpCache {
     HttpLocal *local;
-    GHashTable *roots;   /* name -> RootSlot */
-    GHashTable *entries; /* HttpEntry, by root, path and encoding */
+    GHashTable *roots;       /* name -> RootSlot */
+    GHashTable *entries;     /* HttpEntry, by root, path and encoding */
+    const char *last_folder; /* of the last look-up, by its place in the snapshot of sites ... */
+    const char *last_below;
+    uint64_t last_sites; /* ... of this generation */
+    RootSlot *last_slot;
     HttpEntry *newest;
     HttpEntry *oldest;
     int64_t bytes;
@@ -201,8 +205,8 @@ add_entry(HttpCache *cache, HttpEntry *entry)
     link_newest(cache, entry);
     cache->bytes += (int64_t)entry->cost;
     cache->n_files += entry->file != NULL;
-    while (cache->oldest != NULL && (cache->bytes > cache->local->config.cache_bytes ||
-                                        cache->n_files > FILES_MAX))
+    while (cache->oldest != NULL &&
+           (cache->bytes > cache->local->config.cache_bytes || cache->n_files > FILES_MAX))
         drop_entry(cache, cache->oldest);
 }
 
@@ -277,8 +281,7 @@ look_failed(Lookup *lookup, GError **cause)
 static LookResult
 look_for_variant(Lookup *lookup, const HttpRoot *root, HttpEncoding encoding, unsigned flags)
 {
-    g_autofree char *path =
-        g_strconcat(lookup->file_path, http_encoding_suffix(encoding), NULL);
+    g_autofree char *path = g_strconcat(lookup->file_path, http_encoding_suffix(encoding), NULL);
     g_autoptr(GError) cause = NULL;
     int fd = ph_open_beneath(root->fd, path, flags, &cause);
     if (fd < 0)
@@ -442,7 +445,8 @@ make_head(HttpEntry *entry)
 {
     char date[HTTP_DATE_BYTES];
     http_format_date(entry->status.st_mtim.tv_sec, date);
-    g_snprintf(entry->etag, sizeof(entry->etag), "\"%" G_GINT64_MODIFIER "x-%" G_GINT64_MODIFIER "x%s\"",
+    g_snprintf(entry->etag, sizeof(entry->etag),
+        "\"%" G_GINT64_MODIFIER "x-%" G_GINT64_MODIFIER "x%s\"",
         (uint64_t)(entry->status.st_mtim.tv_sec * G_GINT64_CONSTANT(1000000000) +
                    entry->status.st_mtim.tv_nsec),
         (uint64_t)entry->status.st_size, http_encoding_suffix(entry->encoding));
@@ -483,8 +487,7 @@ entry_new(Lookup *lookup, HttpRoot *root)
     }
     if (entry->kind == HTTP_ENTRY_FILE) {
         size_t suffix = strlen(http_encoding_suffix(entry->encoding));
-        g_autofree char *plain =
-            g_strndup(entry->file_path, strlen(entry->file_path) - suffix);
+        g_autofree char *plain = g_strndup(entry->file_path, strlen(entry->file_path) - suffix);
         entry->content_type = http_content_type(plain);
         make_head(entry);
     }
@@ -597,15 +600,31 @@ look_job_free(void *data)
 
 /* -- finding ----------------------------------------------------------------------------------- */
 
-/* The root that this name stands for, while it is fresh. */
-static HttpRoot *
-fresh_root(HttpCache *cache, const char *folder, const char *below, int64_t now_us)
+/* The same route is asked for again and again, and its texts stay where they are as long as the snapshot
+ * of sites does. */
+static RootSlot *
+find_slot(HttpCache *cache, const char *folder, const char *below)
 {
+    if (cache->last_slot != NULL && cache->last_folder == folder && cache->last_below == below &&
+        cache->last_sites == cache->local->sites_generation)
+        return cache->last_slot;
     char name[1024];
     int length = g_snprintf(name, sizeof(name), "%s\n%s", folder, below);
     if (length < 0 || (size_t)length >= sizeof(name))
         return NULL;
     RootSlot *slot = g_hash_table_lookup(cache->roots, name);
+    cache->last_slot = slot;
+    cache->last_folder = folder;
+    cache->last_below = below;
+    cache->last_sites = cache->local->sites_generation;
+    return slot;
+}
+
+/* The root that this name stands for, while it is fresh. */
+static HttpRoot *
+fresh_root(HttpCache *cache, const char *folder, const char *below, int64_t now_us)
+{
+    RootSlot *slot = find_slot(cache, folder, below);
     if (slot == NULL)
         return NULL;
     if (now_us - slot->checked_us <= cache->local->config.revalidate_us)

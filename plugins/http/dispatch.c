@@ -44,7 +44,7 @@ append_escaped(GString *out, const char *path)
 }
 
 /* The port of https that belongs to the port that the client came to. */
-static int
+static PH_ON_REACTOR int
 https_port(const HttpExchange *exchange)
 {
     int set = exchange->local->config.https_port;
@@ -213,8 +213,7 @@ static void
 add_field(PhHookField *fields, size_t *n, const char *name, const char *value)
 {
     if (value != NULL)
-        fields[(*n)++] =
-            (PhHookField){ .name = name, .value = value, .length = strlen(value) };
+        fields[(*n)++] = (PhHookField){ .name = name, .value = value, .length = strlen(value) };
 }
 
 static void
@@ -322,7 +321,7 @@ http_dispatch(HttpExchange *exchange)
         http_exchange_error(exchange, 421, "This connection is for the other scheme.", NULL);
         return;
     }
-    const PhSite *site = ph_sites_find(exchange->sites, head->host, strlen(head->host));
+    const PhSite *site = ph_sites_find(exchange->request->sites, head->host, strlen(head->host));
     exchange->base.site = site;
     if (site == NULL) {
         refuse_unknown_site(exchange);

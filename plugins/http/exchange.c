@@ -10,7 +10,7 @@ http_request_new(size_t head_length, size_t lines)
 {
     HttpRequest *request = g_malloc(sizeof(HttpRequest) + http_head_memory(head_length, lines));
     ph_ref_init(&request->ref);
-    request->site_name = NULL;
+    request->sites = NULL;
     request->is_page_ready = false;
     return request;
 }
@@ -27,7 +27,8 @@ http_request_unref(HttpRequest *request)
 {
     if (request == NULL || !ph_ref_drop(&request->ref))
         return;
-    g_free(request->site_name);
+    if (request->sites != NULL)
+        ph_sites_unref(request->sites);
     g_free(request);
 }
 
@@ -47,7 +48,7 @@ http_exchange_new(HttpSession *session, HttpRequest *request)
     exchange->is_body_wanted = true;
     exchange->began_us = http_local_refresh(session->local);
     exchange->body_max = session->local->config.body_max_bytes;
-    exchange->sites = ph_sites_ref(session->local->sites);
+    request->sites = ph_sites_ref(session->local->sites);
     return exchange;
 }
 
@@ -58,10 +59,8 @@ http_exchange_free(HttpExchange *exchange)
         exchange->handler->closed(&exchange->base);
     ph_task_clear(&exchange->task);
     ph_service_release(exchange->hold);
-    ph_sites_unref(exchange->sites);
     http_request_unref(exchange->request);
-    if (exchange->fields != NULL)
-        g_string_free(exchange->fields, TRUE);
+    http_local_give_text(exchange->local, exchange->fields);
     g_free(exchange);
 }
 
@@ -134,6 +133,24 @@ http_exchange_run(HttpExchange *exchange, PhLane lane, PhJob job, PhExchangeDone
 
 /* -- what handlers see ------------------------------------------------------------------------- */
 
+/* The session's id and the request's number in it. */
+static void
+make_id(const HttpSession *session, char *id)
+{
+    char digits[12];
+    size_t n = 0;
+    unsigned number = session->requests;
+    size_t length = strlen(session->base.id);
+    memcpy(id, session->base.id, length);
+    id[length++] = '-';
+    do
+        digits[n++] = (char)('0' + number % 10);
+    while ((number /= 10) > 0);
+    while (n > 0)
+        id[length++] = digits[--n];
+    id[length] = '\0';
+}
+
 const PhPageRequest *
 http_exchange_page_request(HttpExchange *exchange)
 {
@@ -144,10 +161,9 @@ http_exchange_page_request(HttpExchange *exchange)
     if (request->is_page_ready)
         return &request->page;
     request->is_page_ready = true;
-    g_snprintf(request->id, sizeof(request->id), "%s-%u", session->base.id, session->requests);
-    g_strlcpy(request->peer, ph_connection_peer_address(session->base.connection),
-        sizeof(request->peer));
-    request->site_name = g_strdup(site != NULL ? site->name : "");
+    make_id(session, request->id);
+    g_strlcpy(
+        request->peer, ph_connection_peer_address(session->base.connection), sizeof(request->peer));
     request->page = (PhPageRequest){
         .id = request->id,
         .method = head->method_name,
@@ -161,7 +177,7 @@ http_exchange_page_request(HttpExchange *exchange)
         .peer_port = ph_connection_peer_port(session->base.connection),
         .tenant_id = site != NULL ? site->tenant_id : 0,
         .site_id = site != NULL ? site->id : 0,
-        .site_name = request->site_name,
+        .site_name = site != NULL ? site->name : "",
         .root_fd = -1,
     };
     return &request->page;

@@ -23,9 +23,10 @@
 enum {
     HTTP_INLINE_MAX_BYTES = 16 * 1024, /* larger bodies are sent from their file */
     HTTP_INPUT_LIMIT_BYTES = 64 * 1024,
-    HTTP_DISCARD_MAX_BYTES = 64 * 1024, /* of a body that nobody wants, before the connection ends */
-    HTTP_REQUESTS_PER_RUN = 16,         /* of one connection, before others have their turn */
-    HTTP_BODY_PROGRESS_BYTES = 1024,    /* within each http.timeout.body_s */
+    HTTP_DISCARD_MAX_BYTES =
+        64 * 1024,                   /* of a body that nobody wants, before the connection ends */
+    HTTP_REQUESTS_PER_RUN = 16,      /* of one connection, before others have their turn */
+    HTTP_BODY_PROGRESS_BYTES = 1024, /* within each http.timeout.body_s */
     HTTP_REQUEST_ID_BYTES = 32,
 };
 
@@ -92,12 +93,18 @@ struct HttpLocal {
     size_t date_line_length;
     char log_time[40]; /* "06/Nov/1994:08:49:37 +0000" */
     GString *log_line;
+    GString *spare; /* for the fields of the next response */
 };
 
 PH_ON_REACTOR HttpLocal *http_local_get(HttpState *state, PhReactor *reactor);
 /* Takes up new settings and sites, and the date. The present, in microseconds since 1970. */
 PH_ON_REACTOR int64_t http_local_refresh(HttpLocal *local);
 void http_local_free(HttpLocal *local);
+/* An empty text to fill, and back (null is nothing). */
+PH_ON_REACTOR GString *http_local_take_text(HttpLocal *local);
+PH_ON_REACTOR void http_local_give_text(HttpLocal *local, GString *text);
+/* Digits, without the cost of printf. */
+void http_append_number(GString *text, int64_t number);
 
 /* -- requests ---------------------------------------------------------------------------------- */
 
@@ -108,7 +115,7 @@ typedef struct HttpRequest {
     PhPageRequest page; /* what handlers and pages see; filled by http_exchange_page_request() */
     char id[HTTP_REQUEST_ID_BYTES];
     char peer[48];
-    char *site_name;
+    PhSites *sites; /* what site and route are of */
     bool is_page_ready;
     max_align_t memory[]; /* of the head's text */
 } HttpRequest;
@@ -127,19 +134,27 @@ typedef enum HttpFraming {
     HTTP_FRAMING_NO_BODY,
 } HttpFraming;
 
+/* What an exchange has while a page is to be run. */
+typedef struct HttpPage {
+    struct HttpEntry *entry; /* null: a stored script */
+    PhSpool *spool;          /* null: no body so far */
+    bool is_running;
+    bool is_failed;
+} HttpPage;
+
 struct HttpExchange {
     PhExchange base; /* first */
+    HttpPage page;   /* in use when base.data is its address */
     HttpSession *session;
     HttpLocal *local;
     HttpRequest *request;
-    PhSites *sites; /* what `site` and `route` are of */
     const PhWebHandler *handler; /* null until one is found */
     PhServiceHold *hold;         /* of another plugin's handler */
     PhTask task;                 /* made when it is needed */
     int64_t began_us;            /* since 1970 */
 
     int status;
-    int64_t length; /* of the response's body; -1: not said */
+    int64_t length;  /* of the response's body; -1: not said */
     GString *fields; /* of the response, each with its CR LF; null: none */
     HttpFraming framing;
     int64_t body_sent;
@@ -178,8 +193,7 @@ PH_ON_REACTOR const PhPageRequest *http_exchange_page_request(HttpExchange *exch
  * without its end: "Allow: GET". */
 PH_ON_REACTOR void http_exchange_error(
     HttpExchange *exchange, int status, const char *text, const char *field);
-PH_ON_REACTOR void http_exchange_redirect(
-    HttpExchange *exchange, int status, const char *location);
+PH_ON_REACTOR void http_exchange_redirect(HttpExchange *exchange, int status, const char *location);
 /* 405 with the list; OPTIONS gets the list alone. */
 PH_ON_REACTOR void http_exchange_refuse_method(HttpExchange *exchange, const char *methods);
 const char *http_reason(int status);
@@ -201,7 +215,12 @@ typedef enum HttpSessionState {
     HTTP_STATE_SENDING, /* a large response is on its way */
 } HttpSessionState;
 
-typedef enum HttpTimer { HTTP_TIMER_NONE, HTTP_TIMER_IDLE, HTTP_TIMER_HEAD, HTTP_TIMER_BODY } HttpTimer;
+typedef enum HttpTimer {
+    HTTP_TIMER_NONE,
+    HTTP_TIMER_IDLE,
+    HTTP_TIMER_HEAD,
+    HTTP_TIMER_BODY
+} HttpTimer;
 
 struct HttpSession {
     PhSession base;
@@ -210,8 +229,8 @@ struct HttpSession {
     HttpTimer timer;
     HttpScan scan;
     HttpChunks chunks;
-    int64_t body_left;   /* with Content-Length */
-    int64_t body_mark;   /* received when the timer was set */
+    int64_t body_left;      /* with Content-Length */
+    int64_t body_mark;      /* received when the timer was set */
     HttpExchange *exchange; /* null in HEAD */
     unsigned requests;
     bool is_running;
@@ -219,7 +238,6 @@ struct HttpSession {
     bool is_peer_ended;
     bool is_leaving; /* close after this exchange */
     bool is_secure;
-    bool is_shown; /* the activity text says what is under way */
 };
 
 extern const PhSessionClass http_session_class;
@@ -306,8 +324,9 @@ PH_ON_REACTOR void http_cache_find(HttpExchange *exchange, const char *root, con
     const char *path, HttpEncoding encoding, HttpFound found);
 /* A new reference, where it is known already. */
 PH_ON_REACTOR HttpRoot *http_cache_site_root(HttpCache *cache, const char *folder);
-PH_ON_REACTOR HttpEntry *http_entry_ref(HttpEntry *entry);
-PH_ON_REACTOR void http_entry_unref(HttpEntry *entry);
+/* On the reactor of its cache, or when no reactor uses that any more. */
+HttpEntry *http_entry_ref(HttpEntry *entry);
+void http_entry_unref(HttpEntry *entry);
 /* Is one of the names in this path not served: begins with "." (but the first may be
  * ".well-known")? */
 bool http_path_is_hidden(const char *path);

@@ -11,22 +11,15 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What an exchange has while a page is to be run; its `data`. */
-typedef struct Page {
-    HttpEntry *entry; /* null: a stored script */
-    PhSpool *spool;   /* null: no body so far */
-    bool is_running;
-    bool is_failed;
-} Page;
-
 /* What the job has. */
 typedef struct PageJob {
+    HttpExchange *exchange; /* on the reactor only */
     HttpRequest *request;
     PhPageRequest page;
-    HttpRoot *root; /* null: to be opened */
-    char *folder;   /* the site's */
-    PhFile *file;   /* null: `script` is to be run */
-    char *path;   /* or the script's name */
+    HttpRoot *root;     /* null: to be opened */
+    const char *folder; /* the site's; `request` keeps it */
+    PhFile *file;       /* null: `script` is to be run */
+    char *path;         /* or the script's name */
     PhSpool *spool;
     PhPageResponse response;
     PhFile *send_file;
@@ -69,7 +62,8 @@ open_send_file(PageJob *job)
     }
     job->send_file = ph_file_new(fd);
     if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
-        g_set_error(&job->error, PH_ERROR, PH_ERROR_NOT_FOUND, "file to send: \"%s\" is none", path);
+        g_set_error(
+            &job->error, PH_ERROR, PH_ERROR_NOT_FOUND, "file to send: \"%s\" is none", path);
         return false;
     }
     job->send_length = status.st_size;
@@ -86,11 +80,10 @@ page_job(void *data)
     if (job->root == NULL) /* a script can do without */
         job->root = http_root_open(job->folder, "", 0, NULL);
     job->page.root_fd = job->root != NULL ? job->root->fd : -1;
-    bool good = job->file != NULL
-                    ? ph_page_run_file_blocking(job->path, ph_file_fd(job->file), &job->page,
-                          &job->response, &job->error)
-                    : ph_page_run_script_blocking(
-                          job->path, &job->page, &job->response, &job->error);
+    bool good = job->file != NULL ? ph_page_run_file_blocking(job->path, ph_file_fd(job->file),
+                                        &job->page, &job->response, &job->error)
+                                  : ph_page_run_script_blocking(
+                                        job->path, &job->page, &job->response, &job->error);
     if (good)
         open_send_file(job);
 }
@@ -108,7 +101,6 @@ page_job_free(void *data)
     ph_file_unref(job->send_file);
     ph_spool_free(job->spool);
     g_clear_error(&job->error);
-    g_free(job->folder);
     g_free(job->path);
     g_free(job);
 }
@@ -123,7 +115,8 @@ answer_error(HttpExchange *exchange, const char *what, const GError *error)
         http_exchange_error(exchange, 404, "There is nothing under this address.", NULL);
         return;
     }
-    bool later = code == PH_ERROR_TEMPORARY || code == PH_ERROR_UNAVAILABLE || code == PH_ERROR_LIMIT;
+    bool later =
+        code == PH_ERROR_TEMPORARY || code == PH_ERROR_UNAVAILABLE || code == PH_ERROR_LIMIT;
     ph_log(later ? PH_LOG_WARNING : PH_LOG_ERROR, "http.page", "page=\"%s\" id=%s %s", what,
         exchange->request->id, error->message);
     /* The request's id finds the reason in the log. */
@@ -133,12 +126,10 @@ answer_error(HttpExchange *exchange, const char *what, const GError *error)
     http_exchange_error(exchange, later ? 503 : 500, text, NULL);
 }
 
-static void
-page_done(PhExchange *base, void *data)
+static PH_ON_REACTOR void
+answer(HttpExchange *exchange, PageJob *job)
 {
-    ph_assert_on_reactor();
-    HttpExchange *exchange = http_exchange_of(base);
-    PageJob *job = data;
+    PhExchange *base = &exchange->base;
     if (job->error != NULL) {
         answer_error(exchange, job->path, job->error);
         return;
@@ -159,19 +150,33 @@ page_done(PhExchange *base, void *data)
     ph_exchange_finish(base);
 }
 
+static void
+page_done(PhTask *task, void *data)
+{
+    ph_assert_on_reactor();
+    (void)task;
+    PageJob *job = data;
+    HttpSession *session = job->exchange->session;
+    session->is_running = true;
+    answer(job->exchange, job);
+    session->is_running = false;
+    http_session_run(session);
+}
+
 /* -- the request's body, then the job ---------------------------------------------------------- */
 
 static PH_ON_REACTOR void
-run_page(HttpExchange *exchange, Page *page)
+run_page(HttpExchange *exchange, HttpPage *page)
 {
     PageJob *job = g_new0(PageJob, 1);
     const HttpEntry *entry = page->entry;
     http_exchange_page_request(exchange);
+    job->exchange = exchange;
     job->request = http_request_ref(exchange->request);
     job->page = exchange->request->page;
     job->page.deadline_us = ph_monotonic_us() + exchange->local->config.page_timeout_ms * 1000;
     job->root = http_cache_site_root(exchange->local->cache, exchange->base.site->root);
-    job->folder = g_strdup(exchange->base.site->root);
+    job->folder = exchange->base.site->root;
     job->spool = g_steal_pointer(&page->spool);
     if (entry != NULL) {
         job->file = ph_file_ref(entry->file);
@@ -180,7 +185,8 @@ run_page(HttpExchange *exchange, Page *page)
         job->path = g_strdup(exchange->base.route->target);
     }
     page->is_running = true;
-    http_exchange_run(exchange, PH_LANE_WEB, page_job, page_done, job, page_job_free);
+    ph_task_run(
+        ph_exchange_task(&exchange->base), PH_LANE_WEB, page_job, page_done, job, page_job_free);
 }
 
 size_t
@@ -188,7 +194,7 @@ http_page_body(PhExchange *base, const uint8_t *bytes, size_t length)
 {
     ph_assert_on_reactor();
     HttpExchange *exchange = http_exchange_of(base);
-    Page *page = base->data;
+    HttpPage *page = base->data;
     g_autoptr(GError) error = NULL;
     if (page == NULL)
         return length; /* answered already, the rest is dropped */
@@ -207,7 +213,7 @@ void
 http_page_complete(PhExchange *base)
 {
     ph_assert_on_reactor();
-    Page *page = base->data;
+    HttpPage *page = base->data;
     if (page != NULL && !page->is_running && !page->is_failed)
         run_page(http_exchange_of(base), page);
 }
@@ -216,22 +222,20 @@ void
 http_page_closed(PhExchange *base)
 {
     ph_assert_on_reactor();
-    Page *page = base->data;
+    HttpPage *page = base->data;
     if (page == NULL)
         return;
     http_entry_unref(page->entry);
     ph_spool_free(page->spool);
-    g_free(page);
     base->data = NULL;
 }
 
-static PH_ON_REACTOR Page *
+static PH_ON_REACTOR HttpPage *
 page_new(HttpExchange *exchange)
 {
-    Page *page = g_new0(Page, 1);
+    HttpPage *page = &exchange->page;
     exchange->base.data = page;
-    exchange->body_max =
-        MIN(exchange->body_max, exchange->local->config.page_body_max_bytes);
+    exchange->body_max = MIN(exchange->body_max, exchange->local->config.page_body_max_bytes);
     return page;
 }
 
@@ -245,7 +249,7 @@ void
 http_page_begin_file(HttpExchange *exchange, HttpEntry *entry)
 {
     ph_assert_on_reactor();
-    Page *page = page_new(exchange);
+    HttpPage *page = page_new(exchange);
     if (is_body_too_large(exchange)) {
         exchange->is_body_wanted = false;
         http_exchange_error(exchange, 413, NULL, NULL);

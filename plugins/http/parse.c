@@ -114,7 +114,8 @@ cannot_be_a_method(uint8_t first)
 
 /* A line that is not complete is already too long, or cannot become a request. */
 static HttpProblem
-check_unfinished(const HttpScan *scan, const uint8_t *bytes, size_t length, const HttpLimits *limits)
+check_unfinished(
+    const HttpScan *scan, const uint8_t *bytes, size_t length, const HttpLimits *limits)
 {
     if (scan->lines == 0) {
         if (length > scan->line_start && cannot_be_a_method(bytes[scan->line_start]))
@@ -375,8 +376,7 @@ parse_path_and_query(Parser *parser, const char *text, size_t length)
     HttpHead *head = parser->head;
     const char *question = memchr(text, '?', length);
     size_t path_length = question != NULL ? (size_t)(question - text) : length;
-    HttpProblem problem =
-        http_normalise_path(text, path_length, parser->spare, &head->path_length);
+    HttpProblem problem = http_normalise_path(text, path_length, parser->spare, &head->path_length);
     if (problem != HTTP_PROBLEM_NONE)
         return fail(parser, problem);
     head->path = parser->spare;
@@ -608,8 +608,9 @@ static void
 read_connection(HttpHead *head)
 {
     bool closes = http_head_has_token(head, HTTP_FIELD_CONNECTION, "close");
-    head->keep_alive = !closes && (head->minor_version > 0 ||
-                                      http_head_has_token(head, HTTP_FIELD_CONNECTION, "keep-alive"));
+    head->keep_alive =
+        !closes &&
+        (head->minor_version > 0 || http_head_has_token(head, HTTP_FIELD_CONNECTION, "keep-alive"));
 }
 
 static bool
@@ -638,8 +639,8 @@ http_head_memory(size_t length, size_t lines)
 }
 
 HttpParse
-http_parse_head(const uint8_t *bytes, size_t length, void *memory, HttpHead *head_out,
-    HttpProblem *problem_out)
+http_parse_head(
+    const uint8_t *bytes, size_t length, void *memory, HttpHead *head_out, HttpProblem *problem_out)
 {
     size_t lines = 0;
     for (const uint8_t *at = bytes; (at = memchr(at, '\n', (size_t)(bytes + length - at))) != NULL;
@@ -720,13 +721,15 @@ check_trailer(const char *line, size_t length)
 
 /* One step; DONE: go on, MORE: bytes are missing. */
 static HttpParse
-chunk_step(HttpChunks *chunks, const uint8_t *bytes, size_t length, size_t *used,
-    HttpProblem *problem_out)
+chunk_step(
+    HttpChunks *chunks, const uint8_t *bytes, size_t length, size_t *used, HttpProblem *problem_out)
 {
-    const uint8_t *at = bytes + *used;
     size_t left = length - *used;
+    if (left == 0)
+        return HTTP_PARSE_MORE;
+    const uint8_t *at = bytes + *used;
     if (chunks->state == HTTP_CHUNK_END) {
-        if (left > 0 && (at[0] != '\r' || (left > 1 && at[1] != '\n')))
+        if (at[0] != '\r' || (left > 1 && at[1] != '\n'))
             return bad(problem_out, HTTP_PROBLEM_CHUNK_END);
         if (left < 2)
             return HTTP_PARSE_MORE;
@@ -736,9 +739,9 @@ chunk_step(HttpChunks *chunks, const uint8_t *bytes, size_t length, size_t *used
     }
     bool trailer = chunks->state == HTTP_CHUNK_TRAILER;
     size_t line = 0;
-    HttpParse parsed =
-        take_line(at, left, trailer ? TRAILER_MAX_BYTES - chunks->trailer_bytes : CHUNK_LINE_MAX_BYTES,
-            trailer ? HTTP_PROBLEM_TRAILER_LARGE : HTTP_PROBLEM_CHUNK_LINE, &line, problem_out);
+    HttpParse parsed = take_line(at, left,
+        trailer ? TRAILER_MAX_BYTES - chunks->trailer_bytes : CHUNK_LINE_MAX_BYTES,
+        trailer ? HTTP_PROBLEM_TRAILER_LARGE : HTTP_PROBLEM_CHUNK_LINE, &line, problem_out);
     if (parsed != HTTP_PARSE_DONE)
         return parsed;
     HttpProblem problem = HTTP_PROBLEM_NONE;

@@ -78,10 +78,10 @@ typedef struct HttpHead {
     int port;               /* in Host or the absolute target; 0: none */
     int64_t content_length; /* -1: none said */
     const char *method_name;
-    const char *target;   /* as it came */
-    const char *scheme;   /* of an absolute target, else null */
-    const char *host;     /* lower case, no port, no final dot; "" where none was said */
-    const char *path;     /* normalised; "*" for OPTIONS * */
+    const char *target; /* as it came */
+    const char *scheme; /* of an absolute target, else null */
+    const char *host;   /* lower case, no port, no final dot; "" where none was said */
+    const char *path;   /* normalised; "*" for OPTIONS * */
     size_t path_length;
     const char *query;    /* as it came, null: none */
     PhPageHeader *fields; /* names in lower case, in order */
@@ -110,8 +110,7 @@ bool http_head_has_token(const HttpHead *head, HttpField field, const char *toke
 
 /* The one place where escapes, "..", slashes and backslashes of a path are decided: unescapes once,
  * takes out "." and empty segments, resolves "..". `out` holds length + 2 bytes. */
-HttpProblem http_normalise_path(
-    const char *path, size_t length, char *out, size_t *out_length);
+HttpProblem http_normalise_path(const char *path, size_t length, char *out, size_t *out_length);
 /* "Example.TEST.:8080" to "example.test" and 8080. `out` holds length + 1 bytes. False: malformed. */
 bool http_parse_host(const char *text, size_t length, char *out, int *port_out);
 

@@ -137,9 +137,30 @@ http_local_get(HttpState *state, PhReactor *reactor)
     return found;
 }
 
+GString *
+http_local_take_text(HttpLocal *local)
+{
+    GString *text = g_steal_pointer(&local->spare);
+    return text != NULL ? text : g_string_sized_new(512);
+}
+
+void
+http_local_give_text(HttpLocal *local, GString *text)
+{
+    if (text == NULL)
+        return;
+    if (local->spare != NULL || text->allocated_len > 4096) {
+        g_string_free(text, TRUE);
+        return;
+    }
+    local->spare = g_string_truncate(text, 0);
+}
+
 void
 http_local_free(HttpLocal *local)
 {
+    if (local->spare != NULL)
+        g_string_free(local->spare, TRUE);
     http_cache_free(local->cache);
     g_clear_pointer(&local->sites, ph_sites_unref);
     g_string_free(local->log_line, TRUE);
@@ -169,8 +190,7 @@ static const struct {
     { "http_log_dropped_lines", "Lines of the access log that were dropped.", PH_METRIC_GAUGE },
 };
 
-G_STATIC_ASSERT(
-    G_N_ELEMENTS(counter_rows) == offsetof(HttpCounters, end) / sizeof(PhMetric));
+G_STATIC_ASSERT(G_N_ELEMENTS(counter_rows) == offsetof(HttpCounters, end) / sizeof(PhMetric));
 
 static bool
 start(void **state_out, GError **error)

@@ -35,8 +35,7 @@ http_format_date(int64_t seconds, char *out)
     int64_t z = day + 719468;
     int64_t era = z / 146097;
     int64_t of_era = z - era * 146097;
-    int64_t year_of_era =
-        (of_era - of_era / 1460 + of_era / 36524 - of_era / 146096) / 365;
+    int64_t year_of_era = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146096) / 365;
     int64_t of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     int64_t shifted = (5 * of_year + 2) / 153;
     int64_t month = shifted < 10 ? shifted + 3 : shifted - 9;
@@ -105,9 +104,10 @@ take_time(const char **at, Date *date)
 static bool
 take_imf(const char *at, Date *date)
 {
-    return take_number(&at, 2, &date->day) && take_text(&at, " ") && take_month(&at, &date->month) &&
-           take_text(&at, " ") && take_number(&at, 4, &date->year) && take_text(&at, " ") &&
-           take_time(&at, date) && take_text(&at, " GMT") && *at == '\0';
+    return take_number(&at, 2, &date->day) && take_text(&at, " ") &&
+           take_month(&at, &date->month) && take_text(&at, " ") &&
+           take_number(&at, 4, &date->year) && take_text(&at, " ") && take_time(&at, date) &&
+           take_text(&at, " GMT") && *at == '\0';
 }
 
 /* Behind "Sunday, ": "06-Nov-94 08:49:37 GMT"; a year more than 50 ahead is of the century before. */

@@ -33,7 +33,7 @@ typedef struct HttpRange {
 } HttpRange;
 
 typedef enum HttpRangeResult {
-    HTTP_RANGE_NONE,    /* no Range, or one that is passed over: malformed, too many, overlapping */
+    HTTP_RANGE_NONE, /* no Range, or one that is passed over: malformed, too many, overlapping */
     HTTP_RANGE_SOME,
     HTTP_RANGE_OUTSIDE, /* 416 */
 } HttpRangeResult;

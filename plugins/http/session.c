@@ -20,8 +20,9 @@ set_timer(HttpSession *session, HttpTimer timer)
     const HttpConfig *config = &session->local->config;
     int64_t timeout_ms = 0;
     switch (timer) {
-    case HTTP_TIMER_NONE:
-        break;
+    case HTTP_TIMER_NONE: /* one that is set comes and is not minded: cheaper than to end it */
+        session->timer = timer;
+        return;
     case HTTP_TIMER_IDLE: /* the first request of a connection should be on its way already */
         timeout_ms = session->requests == 0 ? config->head_timeout_ms : config->idle_timeout_ms;
         break;
@@ -69,10 +70,6 @@ complete_exchange(HttpSession *session)
         ph_connection_close(session->base.connection);
         return;
     }
-    if (session->is_shown) {
-        ph_session_set_activity(&session->base, "idle");
-        session->is_shown = false;
-    }
     set_timer(session, HTTP_TIMER_IDLE);
 }
 
@@ -113,8 +110,7 @@ next_data(HttpSession *session, size_t *length_out, int64_t *said_out)
     size_t used = 0;
     size_t data = 0;
     HttpProblem problem = HTTP_PROBLEM_NONE;
-    HttpParse parsed =
-        http_chunks_next(&session->chunks, bytes, length, &used, &data, &problem);
+    HttpParse parsed = http_chunks_next(&session->chunks, bytes, length, &used, &data, &problem);
     if (parsed == HTTP_PARSE_BAD) {
         if (exchange->is_head_sent)
             ph_connection_abort(session->base.connection);
@@ -204,8 +200,8 @@ begin_exchange(HttpSession *session, const uint8_t *bytes, size_t length)
     size_t start = session->scan.start;
     HttpRequest *request = http_request_new(length - start, session->scan.lines + 1);
     HttpProblem problem = HTTP_PROBLEM_NONE;
-    HttpParse parsed = http_parse_head(
-        bytes + start, length - start, request->memory, &request->head, &problem);
+    HttpParse parsed =
+        http_parse_head(bytes + start, length - start, request->memory, &request->head, &problem);
     if (parsed != HTTP_PARSE_DONE) {
         http_request_unref(request);
         refuse(session, problem);
@@ -275,8 +271,8 @@ step(HttpSession *session)
     case HTTP_STATE_EXCHANGE:
         if (exchange->is_finished)
             return end_exchange(session);
-        return exchange->is_dispatched && exchange->is_body_wanted &&
-               !exchange->is_body_complete && feed_body(session);
+        return exchange->is_dispatched && exchange->is_body_wanted && !exchange->is_body_complete &&
+               feed_body(session);
     case HTTP_STATE_DISCARD:
         return discard_body(session);
     case HTTP_STATE_SENDING:
@@ -317,13 +313,6 @@ settle(HttpSession *session)
         set_timer(session, HTTP_TIMER_BODY);
     else if (!wants_input && session->timer != HTTP_TIMER_NONE)
         set_timer(session, HTTP_TIMER_NONE);
-    if (session->exchange != NULL && !session->is_shown) {
-        const HttpHead *head = &session->exchange->request->head;
-        g_autofree char *activity =
-            g_strdup_printf("%s %s%.200s", head->method_name, head->host, head->path);
-        ph_session_set_activity(&session->base, activity);
-        session->is_shown = true;
-    }
 }
 
 void
@@ -359,8 +348,7 @@ opened(PhSession *base)
     ph_metric_add(&state->counters.connections, 1);
     ph_connection_set_input_limit(base->connection,
         MAX(HTTP_INPUT_LIMIT_BYTES, session->local->config.limits.head_bytes + 1024));
-    ph_connection_set_stall_timeout_ms(
-        base->connection, session->local->config.write_timeout_ms);
+    ph_connection_set_stall_timeout_ms(base->connection, session->local->config.write_timeout_ms);
     set_timer(session, HTTP_TIMER_IDLE);
 }
 
@@ -406,8 +394,9 @@ timed_out(PhSession *base)
             refuse(session, HTTP_PROBLEM_BODY_LATE);
         break;
     case HTTP_TIMER_IDLE:
-    case HTTP_TIMER_NONE:
         ph_connection_close(base->connection);
+        break;
+    case HTTP_TIMER_NONE:
         break;
     }
 }
@@ -447,6 +436,19 @@ closed(PhSession *base, PhCloseReason reason)
     g_clear_pointer(&session->exchange, http_exchange_free);
 }
 
+static void
+describe(PhSession *base, char *text, size_t size)
+{
+    ph_assert_on_reactor();
+    const HttpSession *session = (HttpSession *)base;
+    if (session->exchange == NULL) {
+        g_snprintf(text, size, "idle after %u requests", session->requests);
+        return;
+    }
+    const HttpHead *head = &session->exchange->request->head;
+    g_snprintf(text, size, "%s %s%s", head->method_name, head->host, head->path);
+}
+
 const PhSessionClass http_session_class = {
     .name = "http",
     .size = sizeof(HttpSession),
@@ -457,4 +459,5 @@ const PhSessionClass http_session_class = {
     .ended = ended,
     .farewell = farewell,
     .closed = closed,
+    .describe = describe,
 };

@@ -60,8 +60,7 @@ say_validators(HttpExchange *exchange, const HttpEntry *entry)
     http_format_date(entry->status.st_mtim.tv_sec, date);
     ph_exchange_header(&exchange->base, "Last-Modified", date);
     ph_exchange_header(&exchange->base, "ETag", entry->etag);
-    if (entry->offered > 1U << HTTP_ENCODING_IDENTITY ||
-        entry->encoding != HTTP_ENCODING_IDENTITY)
+    if (entry->offered > 1U << HTTP_ENCODING_IDENTITY || entry->encoding != HTTP_ENCODING_IDENTITY)
         ph_exchange_header(&exchange->base, "Vary", "Accept-Encoding");
 }
 
@@ -88,9 +87,8 @@ say_partial(HttpExchange *exchange, const HttpEntry *entry)
 static void
 format_range(char *out, size_t size, const HttpRange *range, int64_t of)
 {
-    g_snprintf(out, size,
-        "bytes %" G_GINT64_FORMAT "-%" G_GINT64_FORMAT "/%" G_GINT64_FORMAT, range->first,
-        range->last, of);
+    g_snprintf(out, size, "bytes %" G_GINT64_FORMAT "-%" G_GINT64_FORMAT "/%" G_GINT64_FORMAT,
+        range->first, range->last, of);
 }
 
 static PH_ON_REACTOR void
@@ -285,8 +283,8 @@ begin(PhExchange *base)
     }
     /* Whether the body is wanted is known when it is known what this is. */
     exchange->is_body_wanted = false;
-    http_cache_find(exchange, base->site->root, base->route->target, path,
-        HTTP_ENCODING_IDENTITY, found);
+    http_cache_find(
+        exchange, base->site->root, base->route->target, path, HTTP_ENCODING_IDENTITY, found);
 }
 
 const PhWebHandler http_static_handler = {

@@ -76,10 +76,12 @@ http_reason(int status)
 static bool
 is_ours(const char *name)
 {
+    if (strchr("CcDdKkSsTtUu", name[0]) == NULL)
+        return false;
     static const char *const names[] = { "Connection", "Content-Length", "Date", "Keep-Alive",
         "Server", "TE", "Trailer", "Transfer-Encoding", "Upgrade" };
     for (size_t i = 0; i < G_N_ELEMENTS(names); i++)
-        if (g_ascii_strcasecmp(names[i], name) == 0)
+        if ((names[i][0] | 0x20) == (name[0] | 0x20) && g_ascii_strcasecmp(names[i], name) == 0)
             return true;
     return false;
 }
@@ -115,6 +117,7 @@ say_status(PhExchange *base, int status)
 static void
 say_header(PhExchange *base, const char *name, const char *value)
 {
+    ph_assert_on_reactor();
     HttpExchange *exchange = http_exchange_of(base);
     if (exchange->is_head_sent || is_ours(name) || !is_field(name, value)) {
         g_autofree char *quoted = ph_log_quote(name);
@@ -122,7 +125,7 @@ say_header(PhExchange *base, const char *name, const char *value)
         return;
     }
     if (exchange->fields == NULL)
-        exchange->fields = g_string_sized_new(256);
+        exchange->fields = http_local_take_text(exchange->local);
     g_string_append(exchange->fields, name);
     g_string_append(exchange->fields, ": ");
     g_string_append(exchange->fields, value);
@@ -157,8 +160,8 @@ bool
 http_exchange_keeps_alive(const HttpExchange *exchange)
 {
     const HttpSession *session = exchange->session;
-    return exchange->request->head.keep_alive && !session->is_leaving &&
-           !session->is_peer_ended && exchange->framing != HTTP_FRAMING_CLOSE &&
+    return exchange->request->head.keep_alive && !session->is_leaving && !session->is_peer_ended &&
+           exchange->framing != HTTP_FRAMING_CLOSE &&
            session->requests + 1 < session->local->config.requests_per_connection &&
            will_read_body(exchange);
 }
@@ -217,16 +220,24 @@ write_head(HttpExchange *exchange)
     else
         exchange->framing = HTTP_FRAMING_CLOSE;
     exchange->is_head_sent = true;
-    ph_connection_printf(
-        connection, "HTTP/1.1 %d %s\r\n", exchange->status, http_reason(exchange->status));
+    GString *line = exchange->local->log_line; /* empty between lines of the log */
+    g_string_append(line, "HTTP/1.1 ");
+    http_append_number(line, exchange->status);
+    g_string_append_c(line, ' ');
+    g_string_append(line, http_reason(exchange->status));
+    g_string_append(line, "\r\n");
+    if (exchange->framing == HTTP_FRAMING_CHUNKED) {
+        g_string_append(line, "Transfer-Encoding: chunked\r\n");
+    } else if (exchange->length >= 0 && exchange->status != 204 && exchange->status != 304) {
+        g_string_append(line, "Content-Length: ");
+        http_append_number(line, exchange->length);
+        g_string_append(line, "\r\n");
+    }
+    ph_connection_write(connection, line->str, line->len);
+    g_string_truncate(line, 0);
     write_common(exchange->local, connection);
     if (exchange->fields != NULL)
         ph_connection_write(connection, exchange->fields->str, exchange->fields->len);
-    if (exchange->framing == HTTP_FRAMING_CHUNKED)
-        ph_connection_puts(connection, "Transfer-Encoding: chunked\r\n");
-    else if (exchange->length >= 0 && exchange->status != 204 && exchange->status != 304)
-        ph_connection_printf(
-            connection, "Content-Length: %" G_GINT64_FORMAT "\r\n", exchange->length);
     write_connection(exchange);
 }
 
@@ -389,7 +400,7 @@ http_exchange_error(HttpExchange *exchange, int status, const char *text, const 
     if (exchange->fields != NULL)
         g_string_truncate(exchange->fields, 0);
     else
-        exchange->fields = g_string_sized_new(128);
+        exchange->fields = http_local_take_text(exchange->local);
     g_string_append(exchange->fields, "Content-Type: text/html; charset=utf-8\r\n"
                                       "X-Content-Type-Options: nosniff\r\n");
     if (status == 503)

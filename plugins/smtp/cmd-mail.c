@@ -44,7 +44,7 @@ typedef struct RouteJob {
     char *address;
     PhPath *path; /* of a sender */
     bool is_utf8;
-    int64_t account_id; /* whose address it must be; 0: anybody's */
+    int64_t account_id;   /* whose address it must be; 0: anybody's */
     SmtpContext *context; /* policy is to be asked; or null */
     PhDecision decision;
     PhRoute *route; /* null: it was not looked for */

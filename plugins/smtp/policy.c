@@ -129,8 +129,7 @@ add_copy(Fields *fields, const SmtpCopy *copy, const char *domain)
     if (copy->headers == NULL)
         return;
     add_number(fields, "size", (int64_t)copy->size);
-    fields->list[fields->count++] =
-        (PhHookField){ "headers", copy->headers, copy->headers_length };
+    fields->list[fields->count++] = (PhHookField){ "headers", copy->headers, copy->headers_length };
 }
 
 void
@@ -280,8 +279,7 @@ void
 smtp_policy_add_target_blocking(
     PhDelivery *delivery, int64_t account_id, const PhDecision *decision, GArray *targets)
 {
-    g_auto(GStrv) words =
-        g_strsplit(decision->flags != NULL ? decision->flags : "", " ", -1);
+    g_auto(GStrv) words = g_strsplit(decision->flags != NULL ? decision->flags : "", " ", -1);
     g_autoptr(GPtrArray) keywords = g_ptr_array_new();
     PhDeliveryTarget target = {
         .mailbox = { .account_id = account_id, .mailbox_id = mailbox_for(account_id, decision) },

@@ -187,8 +187,8 @@ void smtp_context_set_sender(SmtpContext *context, const PhPath *sender);
 typedef struct SmtpCopy {
     const char *recipient;
     int64_t tenant_id;
-    int64_t account_id;   /* 0: none yet */
-    const char *headers;  /* or null */
+    int64_t account_id;  /* 0: none yet */
+    const char *headers; /* or null */
     size_t headers_length;
     size_t size;
 } SmtpCopy;
@@ -201,8 +201,8 @@ char *smtp_policy_reply(const PhDecision *decision);
 /* Where REDIRECT leads: local accounts, or null (it is logged). */
 PH_IN_JOB PhRoute *smtp_policy_redirect_blocking(const PhDecision *decision);
 /* A target of the delivery, as ACCEPT and QUARANTINE have it. */
-PH_IN_JOB void smtp_policy_add_target_blocking(PhDelivery *delivery, int64_t account_id,
-    const PhDecision *decision, GArray *targets);
+PH_IN_JOB void smtp_policy_add_target_blocking(
+    PhDelivery *delivery, int64_t account_id, const PhDecision *decision, GArray *targets);
 
 /* -- commands ---------------------------------------------------------------------------------- */
 

@@ -46,8 +46,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     Body pieces = read_body(data, size, size % 5 + 1);
     g_assert(whole.parsed == pieces.parsed);
     g_assert(whole.data->len == pieces.data->len);
-    g_assert(whole.data->len == 0 ||
-             memcmp(whole.data->data, pieces.data->data, whole.data->len) == 0);
+    g_assert(
+        whole.data->len == 0 || memcmp(whole.data->data, pieces.data->data, whole.data->len) == 0);
     if (whole.parsed == HTTP_PARSE_DONE)
         g_assert(whole.used == pieces.used);
     g_byte_array_unref(whole.data);

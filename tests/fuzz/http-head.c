@@ -19,8 +19,8 @@ scan_all(const uint8_t *data, size_t size, size_t step)
 {
     Result result = { .parsed = HTTP_PARSE_MORE };
     for (size_t n = MIN(step, size);; n = MIN(n + step, size)) {
-        result.parsed = http_scan_head(
-            &result.scan, data, n, &limits, &result.length, &result.problem);
+        result.parsed =
+            http_scan_head(&result.scan, data, n, &limits, &result.length, &result.problem);
         if (result.parsed != HTTP_PARSE_MORE || n == size)
             return result;
     }
@@ -55,8 +55,8 @@ use_head(const HttpHead *head)
     if (http_parse_ranges(http_head_field(head, HTTP_FIELD_RANGE), 1000, ranges, &n) ==
         HTTP_RANGE_SOME)
         for (size_t i = 0; i < n; i++)
-            g_assert(ranges[i].first >= 0 && ranges[i].first <= ranges[i].last &&
-                     ranges[i].last < 1000);
+            g_assert(
+                ranges[i].first >= 0 && ranges[i].first <= ranges[i].last && ranges[i].last < 1000);
 }
 
 int

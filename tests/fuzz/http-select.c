@@ -43,8 +43,8 @@ try_host(const char *text)
 static void
 try_fields(const char *text)
 {
-    PhPageHeader fields[] = {
-        { "accept-encoding", text }, { "if-match", text }, { "if-none-match", text } };
+    PhPageHeader fields[] = { { "accept-encoding", text }, { "if-match", text },
+        { "if-none-match", text } };
     HttpHead head = { .method = HTTP_METHOD_GET, .fields = fields, .n_fields = 3 };
     memset(head.known, 0xff, sizeof(head.known));
     head.known[HTTP_FIELD_ACCEPT_ENCODING] = 0;
@@ -66,8 +66,8 @@ try_ranges(const char *text)
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static void (*const tries[])(const char *text) = {
-        try_date, try_path, try_host, try_fields, try_ranges };
+    static void (*const tries[])(
+        const char *text) = { try_date, try_path, try_host, try_fields, try_ranges };
     if (size == 0 || size > 4096)
         return 0;
     g_autofree char *text = g_strndup((const char *)data + 1, size - 1);

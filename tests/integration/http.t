@@ -113,6 +113,16 @@ subtest 'what is asked for in parts' => sub {
     is(sha1_hex(Posthouse::slurp("$state/part")), sha1_hex($large), 'a download that is continued');
 };
 
+subtest 'cold files' => sub {
+    # The kernel forgets what it has of these files, where the file system lets it.
+    for my $scheme (qw(http https)) {
+        Posthouse::run(['dd', "of=$root/$_", 'oflag=nocache', 'conv=notrunc,fdatasync', 'count=0', 'status=none'])
+            for 'large.bin', 'small.txt';
+        is(sha1_hex((get("$scheme://localhost/large.bin"))[1]), sha1_hex($large), "$scheme: a large one");
+        is((get("$scheme://localhost/small.txt"))[1], 'x' x 1000, 'a small one');
+    }
+};
+
 subtest 'conditions' => sub {
     my ($etag) = scalar(get('http://localhost/small.txt')) =~ /^ETag: (\S+)\r?$/m;
     like(scalar get('http://localhost/small.txt', '-H', "If-None-Match: $etag"), qr{^HTTP/1.1 304 }, 'known already');

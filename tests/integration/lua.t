@@ -1,5 +1,6 @@
 #!/usr/bin/perl
 # lua.t - scripts decide about real mail: refuse, deliver elsewhere, fail safely, and are rolled back
+# suite: core
 use strict;
 use warnings;
 use Test::More;
@@ -74,8 +75,10 @@ my $broken = file('broken.lua', "return {\n  [\"smtp.rcpt\"] = function(ctx)\n  
 
 my ($status, $said) = $server->cli('lua', 'check', $good);
 like($said, qr/^ok\s+true$/m, 'a good text is found good');
+is($status, 0, 'with status 0');
 ($status, $said) = $server->cli('lua', 'check', $broken);
-like($said, qr/^line\s+3$/m, 'of a broken one the line is named');
+is($status, 1, 'a broken one is told by the exit status');
+like($said, qr/^line\s+3$/m, 'the line is named');
 like($said, qr/^message\s+unexpected symbol/m, 'and the reason');
 ($status, $said) = $server->cli('lua', 'install', 'policy', $broken);
 isnt($status, 0, 'it is not installed');
@@ -294,5 +297,21 @@ $server->wait_for_new('daemon', $old);
 $server->wait_ready;
 like(rcpt($server, 'new@example.org', $alice), qr/^451/, 'a script that cannot be loaded fails, safely');
 is(show($server, 'told')->{state}, 'broken', 'and is shown so');
+# -- a database that lets us make no roles -----------------------------------------------------------------
+
+Posthouse::psql('postgres', $_) for "DROP ROLE IF EXISTS ph_plain_$$", "CREATE ROLE ph_plain_$$ LOGIN",
+    "CREATE DATABASE ph_plain_$$ OWNER ph_plain_$$";
+my $plain = Posthouse->start(database => "$ENV{PH_TEST_PG} dbname=ph_plain_$$ user=ph_plain_$$");
+use_script($plain, 'table', 'return { ["smtp.rcpt"] = function() posthouse.db.query("SELECT * FROM public.account") end }');
+use_script($plain, 'other', 'return { ["smtp.mail"] = function(ctx) if ctx.sender == "x@example.org" then return reject("no") end end }');
+like(rcpt($plain, 'new@example.org', $alice), qr/^451/, 'a script that needs a database fails');
+like(show($plain, 'table')->{last_error}, qr/scripts have no database here: .* let our database user create roles/,
+    'and says why, rather than have that of the store');
+$smtp = $plain->smtp;
+$smtp->cmd('EHLO client.example.org');
+like($smtp->cmd('MAIL FROM:<x@example.org>'), qr/^550/, 'others work');
+is($plain->stop, 0, 'it stops cleanly');
+Posthouse::psql('postgres', $_) for "DROP DATABASE ph_plain_$$ WITH (FORCE)", "DROP ROLE ph_plain_$$";
+
 is($_->stop, 0, 'it stops cleanly') for $other, $server;
 done_testing;

@@ -57,6 +57,7 @@ await test(async (open) => {
                 await page.click("text=Save and activate");
                 await page.waitForSelector("text=Version 1 is in force");
                 await page.click(".cm-content");
+                await page.keyboard.press("Control+Home");
                 await page.keyboard.type("-- more\n");
                 await page.waitForTimeout(1200);
                 await page.waitForSelector(".check-line.is-ok");

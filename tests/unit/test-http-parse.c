@@ -39,8 +39,7 @@ read_head(const char *text, size_t length, size_t step)
         return head;
     size_t size = head.length - scan.start;
     head.memory = g_malloc(http_head_memory(size, scan.lines + 1));
-    head.parsed =
-        http_parse_head(copy + scan.start, size, head.memory, &head.head, &head.problem);
+    head.parsed = http_parse_head(copy + scan.start, size, head.memory, &head.head, &head.problem);
     return head;
 }
 
@@ -101,8 +100,10 @@ static const BadRow bad_rows[] = {
     { "GET /%2e%2e/etc HTTP/1.1\r\n" HOST "\r\n", HTTP_PROBLEM_TARGET_CLIMBS },
     { "GET /%ff HTTP/1.1\r\n" HOST "\r\n", HTTP_PROBLEM_TARGET_UTF8 },
     { "GET /%c0%af HTTP/1.1\r\n" HOST "\r\n", HTTP_PROBLEM_TARGET_UTF8 },
-    { START HOST "A: " HUNDRED HUNDRED HUNDRED HUNDRED HUNDRED HUNDRED HUNDRED HUNDRED HUNDRED
-            HUNDRED "\r\n\r\n", HTTP_PROBLEM_HEAD_LARGE },
+    { START HOST
+        "A: " HUNDRED HUNDRED HUNDRED HUNDRED HUNDRED HUNDRED HUNDRED HUNDRED HUNDRED HUNDRED
+        "\r\n\r\n",
+        HTTP_PROBLEM_HEAD_LARGE },
     { START HOST "a:\r\na:\r\na:\r\na:\r\na:\r\na:\r\na:\r\na:\r\na:\r\na:\r\n\r\n",
         HTTP_PROBLEM_FIELDS_MANY },
     { "GET / HTTP/1.1\n" HOST "\r\n", HTTP_PROBLEM_BARE_LF },
@@ -209,8 +210,8 @@ test_documented(void)
     g_assert_true(g_file_get_contents(PH_TEST_SOURCE "/docs/admin/web.md", &text, NULL, NULL));
     for (int i = 1; i < HTTP_N_PROBLEMS; i++) {
         HttpProblem problem = (HttpProblem)i;
-        g_autofree char *row = g_strdup_printf("| %s | %d |", http_problem_text(problem),
-            http_problem_status(problem));
+        g_autofree char *row = g_strdup_printf(
+            "| %s | %d |", http_problem_text(problem), http_problem_status(problem));
         if (strstr(text, row) == NULL)
             g_test_message("docs/admin/web.md has no row \"%s\"", row);
         g_assert_nonnull(strstr(text, row));

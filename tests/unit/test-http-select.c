@@ -14,9 +14,9 @@ head_of(char **memory, const char *method, const char *fields)
     HttpHead head;
     HttpProblem problem;
     size_t length;
-    g_assert_cmpint(http_scan_head(&scan, (const uint8_t *)text, strlen(text), &limits, &length,
-                        &problem),
-        ==, HTTP_PARSE_DONE);
+    g_assert_cmpint(
+        http_scan_head(&scan, (const uint8_t *)text, strlen(text), &limits, &length, &problem), ==,
+        HTTP_PARSE_DONE);
     *memory = g_malloc(http_head_memory(length, scan.lines + 1));
     g_assert_cmpint(http_parse_head((const uint8_t *)text, length, *memory, &head, &problem), ==,
         HTTP_PARSE_DONE);
@@ -179,9 +179,9 @@ test_ranges(void)
         HttpRange ranges[HTTP_RANGES_MAX];
         size_t n = 0;
         HttpRangeResult result = http_parse_ranges(rows[i].text, rows[i].size, ranges, &n);
-        HttpRangeResult wanted = rows[i].ranges == NULL       ? HTTP_RANGE_NONE
+        HttpRangeResult wanted = rows[i].ranges == NULL      ? HTTP_RANGE_NONE
                                  : rows[i].ranges[0] == '\0' ? HTTP_RANGE_OUTSIDE
-                                                              : HTTP_RANGE_SOME;
+                                                             : HTTP_RANGE_SOME;
         if (result != wanted)
             g_test_message("%s", rows[i].text);
         g_assert_cmpint(result, ==, wanted);

@@ -262,7 +262,8 @@ publish_site(Play *play, const char *rest)
         else if (strcmp(*word, "pages") == 0)
             site->pages = true;
         else if (g_strv_length(route) == 3)
-            ph_site_add_route(site, word - words, route[0], route[1], g_strdelimit(route[2], "_", ' '));
+            ph_site_add_route(
+                site, word - words, route[0], route[1], g_strdelimit(route[2], "_", ' '));
         else
             play_assert(play, false, "\"%s\" is no word of a site", *word);
     }

@@ -11,7 +11,7 @@ import { Figure, type Point } from "../ui/figure";
 import { Icon } from "../ui/icons";
 
 const tones: Record<string, Tone> = {
-    available: "ok", "database unavailable": "bad", draining: "warn",
+    available: "ok", "database away": "bad", draining: "warn",
 };
 
 // 150020 is PostgreSQL 15.20.

@@ -22,7 +22,7 @@ export function Settings(): JSX.Element {
 
 const isBytes = (setting: Setting): boolean => setting.key.endsWith("_bytes") || setting.type === "size";
 const isTime = (setting: Setting): string | undefined =>
-    /_ms$/.test(setting.key) ? "ms" : /_s$/.test(setting.key) ? "seconds" : /_days$/.test(setting.key) ? "days" : undefined;
+    /_ms$/.test(setting.key) ? "ms" : /_s$/.test(setting.key) ? "seconds" : /_(days|d)$/.test(setting.key) ? "days" : undefined;
 
 function readable(setting: Setting, value: string | undefined): string {
     if (value === undefined || value === "") return "empty";
@@ -55,7 +55,7 @@ export function SettingList({ plugin }: { plugin?: string }): JSX.Element {
                         key: "value", title: "Value",
                         show: (setting) => (
                             <span class="value">
-                                <span class={setting.set ? "is-set" : ""} title={setting.value}>{readable(setting, setting.value ?? setting.default)}</span>
+                                <span class={setting.set ? "is-set" : (setting.value ?? setting.default) ? "" : "dim"} title={setting.value}>{readable(setting, setting.value ?? setting.default)}</span>
                                 {setting.set && <Badge tone="info">set</Badge>}
                             </span>
                         ),

@@ -171,7 +171,7 @@ export function List<T extends object>(props: ListProps<T>): JSX.Element {
                 <Empty {...props.empty} />
             ))}
             {data && data.items.length > 0 && (
-                <div class={`table-frame ${list.loading ? "is-stale" : ""}`} aria-busy={list.loading}>
+                <div class={`table-frame ${list.stale ? "is-stale" : ""}`} aria-busy={list.stale}>
                     <table role="table" class="table" aria-label={props.name}>
                         <thead role="rowgroup">
                             <tr role="row">
