@@ -1,6 +1,6 @@
 // live.ts - the stream of what happens (server-sent events), while a screen wants it
 import { useEffect, useRef, useState } from "preact/hooks";
-import { apiUrl, noteStatus, revision, whoAmI } from "./api";
+import { apiUrl, noteStatus, request, revision } from "./api";
 import type { Status } from "./types";
 
 export type LiveState = "connecting" | "live" | "broken";
@@ -18,6 +18,7 @@ export function useLive<T>(topic: "status" | "sessions" | "log", on: boolean, ta
         let source: EventSource | undefined;
         let timer: ReturnType<typeof setTimeout> | undefined;
         let wait = 1000;
+        let wanted = true;
         const open = (): void => {
             source = new EventSource(apiUrl("/events", { topics: topic }));
             source.onopen = () => {
@@ -31,16 +32,20 @@ export function useLive<T>(topic: "status" | "sessions" | "log", on: boolean, ta
             });
             source.onerror = () => {
                 setState("broken");
-                // The browser goes on by itself, except where the answer was no stream (session over, say).
+                // The browser goes on by itself, except where the answer was no stream: session over, say, which
+                // this request then deals with.
                 if (source?.readyState !== EventSource.CLOSED) return;
                 timer = setTimeout(() => {
-                    void whoAmI().catch(() => undefined).then(open);
+                    void request("GET", "/session", { quiet: true }).catch(() => undefined).then(() => {
+                        if (wanted) open();
+                    });
                 }, wait);
                 wait = Math.min(wait * 2, 15000);
             };
         };
         open();
         return () => {
+            wanted = false;
             source?.close();
             clearTimeout(timer);
         };

@@ -79,13 +79,14 @@ function Content(): JSX.Element {
 function App(): JSX.Element {
     const [error, setError] = useState("");
     const round = revision.value;
-    useEffect(() => {
-        if (session.value !== undefined) return;
-        whoAmI().then(() => setError(""), (caught: unknown) => setError(messageOf(caught)));
-    }, [round]);
-
     const { segments } = place.value;
-    if (segments[0] === "link" && segments[1]) return <LinkPage token={segments[1]} />;
+    const isLink = segments[0] === "link" && segments[1] !== undefined;
+    useEffect(() => {
+        if (session.value !== undefined || isLink) return;
+        whoAmI().then(() => setError(""), (caught: unknown) => setError(messageOf(caught)));
+    }, [round, isLink]);
+
+    if (isLink) return <LinkPage token={segments[1]!} />;
     if (session.value === undefined) {
         return (
             <main class="login">

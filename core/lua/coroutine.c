@@ -8,6 +8,8 @@
 
 #include <lualib.h>
 
+enum { CLOSE_STACK_BYTES = 1024 * 1024 }; /* a thread's 200 calls in C need up to twice as much */
+
 static lua_State *
 check_thread(lua_State *lua, int argument)
 {
@@ -55,10 +57,21 @@ coroutine_resume(lua_State *lua)
     return n + 1;
 }
 
+/* Lua counts the calls in C of each of its threads by itself, and closing one within another begins
+ * anew: a chain of coroutines that close each other would leave the C stack. */
+static void
+check_stack(lua_State *lua)
+{
+    const char *here = __builtin_frame_address(0);
+    if (ph_lua_state_of(lua)->stack_start - here > CLOSE_STACK_BYTES)
+        luaL_error(lua, "C stack overflow");
+}
+
 /* The status of the thread's end: LUA_OK or an error, which is on the stack of `thread`. */
 static int
 close_thread(lua_State *lua, lua_State *thread)
 {
+    check_stack(lua);
     lua_State *before = ph_lua_watch_switch(thread);
     int status = lua_resetthread(thread);
     ph_lua_watch_switch(before);

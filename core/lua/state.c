@@ -207,6 +207,7 @@ ph_lua_state_run(PhLuaState *state, PhLuaCall *call, lua_CFunction func, void *d
     lua_pushlightuserdata(lua, data);
     call->line = 0;
     state->call = call;
+    state->stack_start = __builtin_frame_address(0);
     state->uses++;
     ph_lua_watch_begin(lua, call->deadline_us, call->cpu_us);
     int status = lua_pcall(lua, 1, 0, 1);

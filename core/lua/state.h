@@ -61,7 +61,8 @@ struct PhLuaState {
     PhLuaBudget *budget;
     size_t used;
     size_t reserved; /* on the budget */
-    PhLuaCall *call; /* under way, or null */
+    PhLuaCall *call;         /* under way, or null */
+    const char *stack_start; /* where on the C stack the call began */
     bool is_spoiled; /* a limit was hit: close it */
     int64_t made_us;
     int64_t used_us; /* when it was given back */

@@ -6,6 +6,10 @@
  * the handler acts only when that is the call under way. A signal that comes too early or too late
  * does nothing; the next look sends another.
  *
+ * Setting the hook walks the whole stack of calls, which can be a hundred thousand deep: longer than
+ * the time between two looks, on a busy machine, and then the thread would do nothing else. So the
+ * handler sets it once for a Lua thread, and again only for each SIGNALS_BETWEEN-th signal.
+ *
  * A hook at interval 1 is kept until the call has ended, because a script may catch the error
  * (pcall in a loop): each instruction after that raises it again.
  *
@@ -19,7 +23,13 @@
 #include <string.h>
 #include <time.h>
 
-enum { LOOK_US = 10000, LOOKS_BEFORE_SLEEP = 100, LATE_INTERVAL = 1, POLL_INTERVAL = 1000 };
+enum {
+    LOOK_US = 10000,
+    LOOKS_BEFORE_SLEEP = 100,
+    LATE_INTERVAL = 1,
+    POLL_INTERVAL = 1000,
+    SIGNALS_BETWEEN = 64,
+};
 
 typedef struct Place {
     pthread_t thread;
@@ -34,6 +44,7 @@ typedef struct Place {
     /* The thread's own. */
     uint64_t last_call;
     lua_State *volatile running;
+    volatile unsigned n_signals; /* that came for this call */
     /* The watchdog's own. */
     uint64_t seen;
     int64_t cpu_at_seen_us;
@@ -83,7 +94,9 @@ on_signal(int number)
     if (place == NULL || place->running == NULL || !must_end(place))
         return;
     ph_lua_is_over = 1;
-    lua_sethook(place->running, late_hook, LUA_MASKCOUNT, LATE_INTERVAL);
+    bool is_set = lua_gethook(place->running) == late_hook;
+    if (!is_set || ++place->n_signals % SIGNALS_BETWEEN == 0)
+        lua_sethook(place->running, late_hook, LUA_MASKCOUNT, LATE_INTERVAL);
 }
 
 #ifdef PH_TSAN
@@ -259,6 +272,7 @@ ph_lua_watch_begin(lua_State *lua, int64_t deadline_us, int64_t cpu_us)
     Place *place = own_place != NULL ? own_place : take_place();
     g_assert(place->running == NULL);
     ph_lua_is_over = 0;
+    place->n_signals = 0;
     place->running = lua;
     __atomic_store_n(&place->deadline_us, deadline_us, __ATOMIC_RELAXED);
     __atomic_store_n(&place->cpu_us, cpu_us, __ATOMIC_RELAXED);

@@ -256,11 +256,21 @@ role_of(const PhIdentity *identity)
     return identity->tenant_id == 0 ? PH_ROLE_OPERATOR : PH_ROLE_TENANT;
 }
 
+/* What is no text is none: JSON-GLib's own getter gives null for a number. */
+static const char *
+text_member(JsonObject *body, const char *name)
+{
+    JsonNode *node = json_object_get_member(body, name);
+    const char *text =
+        node != NULL && JSON_NODE_HOLDS_VALUE(node) ? json_node_get_string(node) : NULL;
+    return text != NULL ? text : "";
+}
+
 PH_IN_JOB static void
 log_in(const PhApiRequest *request, JsonObject *body, PhApiResponse *response)
 {
-    const char *name = json_object_get_string_member_with_default(body, "login", "");
-    const char *text = json_object_get_string_member_with_default(body, "password", "");
+    const char *name = text_member(body, "login");
+    const char *text = text_member(body, "password");
     g_autoptr(PhSecret) password = ph_secret_new(text, strlen(text));
     g_autoptr(PhIdentity) identity = NULL;
     const PhLoginRequest ask = {
@@ -309,7 +319,7 @@ log_in(const PhApiRequest *request, JsonObject *body, PhApiResponse *response)
 static void
 log_in_by_link(const PhApiRequest *request, JsonObject *body, PhApiResponse *response)
 {
-    const char *token = json_object_get_string_member_with_default(body, "token", "");
+    const char *token = text_member(body, "token");
     g_autoptr(PhStoredLogin) login = take_link(token);
     if (login == NULL) {
         ph_api_fail(response, 401,

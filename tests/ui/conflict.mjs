@@ -1,5 +1,5 @@
 // conflict.mjs - two people at one thing, and a session that ends under the hands
-import { at, cli, expectRefusals, is, like, logIn, ok, said, settled, test } from "./browser.mjs";
+import { at, cli, expectRefusals, is, like, logIn, ok, paste, said, settled, test } from "./browser.mjs";
 
 const account = "#/accounts/alice%40example.test";
 
@@ -52,6 +52,36 @@ await test(async (open) => {
     await two.click("text=Save mine over it");
     await said(two, "is changed and in force");
     like(await cli("config", "get", name), new RegExp(`\\b${Number(usual) + 2}\\b`), "and his is saved over it");
+
+    // -- a script
+    const write = async (page, words) => {
+        await page.click(".cm-content");
+        await page.keyboard.press("Control+A");
+        await paste(page, `-- ${words}\nreturn {}\n`);
+        await page.waitForSelector(".check-line.is-ok");
+        await page.click("text=Save and activate");
+    };
+    await at(one, "#/scripts");
+    await one.click("text=New script");
+    await one.fill("dialog input[name=name]", "shared");
+    await one.click("dialog button:has-text('Write it')");
+    await one.waitForSelector(".cm-content");
+    await write(one, "the first text");
+    await said(one, "Version 1 is in force");
+    for (const page of [one, two]) {
+        await page.keyboard.press("Escape");
+        await at(page, "#/scripts");
+        await at(page, "#/scripts/shared");
+        await page.waitForSelector(".cm-content:has-text('the first text')");
+    }
+    await write(one, "text of the one");
+    await said(one, "Version 2 is in force");
+    await write(two, "text of the other");
+    await two.waitForSelector("dialog:has-text('was changed meanwhile')");
+    like(await two.innerText("dialog .diff"), /text of the one[\s\S]*text of the other/, "of a script both texts are shown, line by line");
+    await two.click("text=Save mine after it");
+    await said(two, "Version 3 is in force");
+    like(await cli("lua", "show", "shared"), /text of the other/, "and the second is saved after the first");
 
     // -- the session is over
     await at(two, account);

@@ -89,6 +89,15 @@ await test(async (open) => {
     await page.locator("tbody button:has-text('Change')").first().click();
     await page.waitForSelector("dialog section[aria-label=History] li");
     like(await page.innerText("dialog section[aria-label=History]"), /by admin/, "its history says who");
+    await page.keyboard.press("Escape");
+    await page.click("text=Apply a file");
+    await page.fill("dialog textarea[name=document]", "# nothing is set\n");
+    await page.click("text=Show what would change");
+    await page.waitForSelector(`dialog tr:has-text('${key}')`);
+    ok(true, "a file of settings shows first what it would change");
+    await page.keyboard.press("Escape");
+    await page.locator("tbody button:has-text('Change')").first().click();
+    await settled(page);
     await page.click("dialog button:has-text('Back to the default')");
     await said(page, "has its default again");
     ok(!(await cli("config", "get", key)).includes("1234"), `and has its default (${usual}) again`);

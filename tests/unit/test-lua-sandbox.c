@@ -162,6 +162,24 @@ static const Case cases[] = {
         "assert(coroutine.isyieldable() == false)",
         NULL },
     { "yield-outside", "coroutine.yield()", "outside a coroutine" },
+    { "close-chain",
+        "local function deep(n, f)\n"
+        "  if n == 0 then return f() end\n"
+        "  return (string.gsub('x', 'x', function() deep(n - 1, f) return '' end))\n"
+        "end\n"
+        "local last\n"
+        "for i = 1, 300 do\n"
+        "  local before = last\n"
+        "  last = coroutine.create(function()\n"
+        "    local c <close> = setmetatable({}, { __close = function()\n"
+        "      if before then deep(80, function() assert(coroutine.close(before)) end) end\n"
+        "    end })\n"
+        "    coroutine.yield()\n"
+        "  end)\n"
+        "  coroutine.resume(last)\n"
+        "end\n"
+        "assert(coroutine.close(last))",
+        "C stack overflow" },
     { "c-stack",
         "local function f() return pcall(string.gsub, 'a', 'a', f) end\n"
         "f()",
@@ -469,6 +487,23 @@ test_watch_threads(void)
         g_thread_join(threads[i]);
 }
 
+/* With a stack of calls so deep that setting the hook takes longer than the time between two looks,
+ * the thread must still come to the end of its call. */
+static void
+test_watch_deep(void)
+{
+    PhLuaBudget large = { .limit = 64 * 1024 * 1024 };
+    for (int i = 0; i < 5; i++) {
+        g_autoptr(GError) error = NULL;
+        g_autoptr(PhLuaState) state = ph_lua_state_new(&large, &error);
+        g_assert_no_error(error);
+        g_assert_false(
+            run_in(state, "local function f() return f() + 1 end while true do pcall(f) end",
+                50 + 7 * i, 0, &error));
+        g_assert_error(error, PH_ERROR, PH_ERROR_TEMPORARY);
+    }
+}
+
 /* After a quiet second the watchdog sleeps; the next call wakes it. */
 static void
 test_watch_asleep(void)
@@ -574,6 +609,7 @@ main(int argc, char **argv)
     g_test_add_func("/lua/watch/short", test_watch_short);
     g_test_add_func("/lua/watch/threads", test_watch_threads);
     g_test_add_func("/lua/watch/asleep", test_watch_asleep);
+    g_test_add_func("/lua/watch/deep", test_watch_deep);
     g_test_add_func("/lua/memory/cap", test_memory_cap);
     g_test_add_func("/lua/memory/shared", test_memory_shared);
     g_test_add_func("/lua/memory/none", test_memory_none);

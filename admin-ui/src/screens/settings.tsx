@@ -1,8 +1,9 @@
 // settings.tsx - every setting, from the rows that core and plugins declare
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { del, put, route } from "../api";
-import { useData } from "../data";
+import { del, get, messageOf, post, put, route } from "../api";
+import { download } from "../csv";
+import { useData, useStill } from "../data";
 import { parseSize, plural, sentence, size, words } from "../format";
 import type { Page as ListPage, Setting, SettingChange } from "../types";
 import { Badge, Empty, Loading, Page, Problem, Time } from "../ui/bits";
@@ -12,10 +13,28 @@ import { Choice, FieldError, Form, Text } from "../ui/form";
 import { List } from "../ui/list";
 import { complain, say } from "../ui/toast";
 
+async function save(): Promise<void> {
+    const { text = "" } = await get<{ text?: string }>("/settings-document");
+    download("posthouse-settings.txt", "text/plain", text);
+    say("Saved what is set as posthouse-settings.txt.");
+}
+
 export function Settings(): JSX.Element {
+    const [applying, setApplying] = useState(false);
+    const [applied, setApplied] = useState(0);
     return (
-        <Page title="Settings" intro="All of them; a change is in force at once and cuts nobody.">
-            <SettingList />
+        <Page title="Settings" intro="All of them; a change is in force at once and cuts nobody."
+            actions={
+                <>
+                    <button type="button" onClick={() => void save().catch(complain)}>Save as a file</button>
+                    <button type="button" onClick={() => setApplying(true)}>Apply a file</button>
+                </>
+            }>
+            <SettingList changed={applied} />
+            {applying && <ApplyDocument close={() => setApplying(false)} applied={() => {
+                setApplying(false);
+                setApplied((value) => value + 1);
+            }} />}
         </Page>
     );
 }
@@ -33,12 +52,12 @@ function readable(setting: Setting, value: string | undefined): string {
     return unit && /^[0-9]+$/.test(value) ? `${value} ${unit === "seconds" ? "s" : unit}` : value;
 }
 
-export function SettingList({ plugin }: { plugin?: string }): JSX.Element {
+export function SettingList({ plugin, changed: outside = 0 }: { plugin?: string; changed?: number }): JSX.Element {
     const [open, setOpen] = useState<Setting | null>(null);
     const [changed, setChanged] = useState(0);
     return (
         <>
-            <List<Setting> name="settings" path="/settings" query={{ plugin }} changed={changed} page={100}
+            <List<Setting> name="settings" path="/settings" query={{ plugin }} changed={changed + outside} page={100}
                 search="Search key or help" id={(setting) => setting.key}
                 filters={[{ key: "changed", title: "Settings", options: [{ value: "true", text: "Only those that are set" }] }]}
                 columns={[
@@ -75,12 +94,23 @@ export function SettingList({ plugin }: { plugin?: string }): JSX.Element {
     );
 }
 
+// Where a setting may be another than everywhere else; the nearest one counts.
+const scopeNames: Record<string, string> = { node: "this node", domain: "one domain", account: "one account" };
+
 function EditSetting({ setting: given, close, changed }: {
     setting: Setting;
     close: () => void;
     changed: () => void;
 }): JSX.Element {
-    const now = useData<Setting>(route`/settings/${given.key}`);
+    const scopes = words(given.scopes).filter((one) => one in scopeNames);
+    const [scope, setScope] = useState("");
+    const [scopeName, setScopeName] = useState("");
+    const name = useStill(scopeName.trim(), 400);
+    const named = scope === "domain" || scope === "account";
+    const where: Record<string, string | boolean> = scope === "node" ? { node: true }
+        : named && scopeName.trim() ? { [scope]: scopeName.trim() } : {};
+    const now = useData<Setting>(named && !name ? null : route`/settings/${given.key}`,
+        named ? { [scope]: name } : where);
     const setting = now.data ?? given;
     const [typed, setTyped] = useState<string>();
     const [theirs, setTheirs] = useState<Record<string, unknown> | null>(null);
@@ -97,13 +127,14 @@ function EditSetting({ setting: given, close, changed }: {
         return value.trim();
     };
     const save = async (version: number | undefined): Promise<void> => {
-        await put(route`/settings/${setting.key}`, { value: given_(), if_version: version });
+        if (named && !scopeName.trim()) throw new FieldError("scope_name", `say which ${scope}`);
+        await put(route`/settings/${setting.key}`, { value: given_(), ...where, if_version: version });
         say(`${setting.key} is changed and in force.`);
         changed();
         close();
     };
     const reset = (): void => {
-        del(route`/settings/${setting.key}`, { if_version: setting.version }).then(() => {
+        del(route`/settings/${setting.key}`, { ...where, if_version: setting.version }).then(() => {
             say(`${setting.key} has its default again.`);
             changed();
             close();
@@ -129,7 +160,17 @@ function EditSetting({ setting: given, close, changed }: {
                     <p class="dim">Set <Time at={setting.changed} />{setting.by && <> by <strong>{setting.by}</strong></>}.</p>
                 )}
                 <Form submit="Save" onCancel={close} act={() => save(setting.version)} onError={failed}
-                    buttons={setting.set && <button type="button" onClick={reset}>Back to the default</button>}>
+                    buttons={(setting.set || scope !== "") && <button type="button" onClick={reset}>Back to the default</button>}>
+                    {scopes.length > 0 && (
+                        <Choice name="scope" label="For" value={scope} set={(value) => {
+                            setScope(value);
+                            setTyped(undefined);
+                        }} options={[{ value: "", text: "everything" },
+                            ...scopes.map((one) => ({ value: one, text: scopeNames[one]! }))]} />
+                    )}
+                    {named && (
+                        <Text name="scope_name" label={`Which ${scope}`} value={scopeName} set={setScopeName} required />
+                    )}
                     {setting.type.startsWith("bool") ? (
                         <Choice name="value" label="Value" value={value} set={setTyped} help={help}
                             options={[{ value: "true", text: "on" }, { value: "false", text: "off" }]} />
@@ -194,5 +235,61 @@ function History({ setting, take }: { setting: Setting; take: (value: string) =>
                 </>
             )}
         </section>
+    );
+}
+
+interface Difference {
+    key?: string;
+    node?: string;
+    from?: string;
+    to?: string;
+}
+
+function ApplyDocument({ close, applied }: { close: () => void; applied: () => void }): JSX.Element {
+    const [text, setText] = useState("");
+    const [changes, setChanges] = useState<Difference[] | null>(null);
+    const put_ = (next: string): void => {
+        setText(next);
+        setChanges(null);
+    };
+    return (
+        <Dialog title="Apply a file of settings" onClose={close} wide>
+            <Form submit={changes ? `Apply ${plural(changes.length, "change")}` : "Show what would change"} onCancel={close}
+                disabled={changes?.length === 0}
+                act={async () => {
+                    if (!changes) {
+                        setChanges((await post<ListPage<Difference>>("/settings-document/diff", { document: text })).items);
+                        return;
+                    }
+                    await put("/settings-document", { document: text });
+                    say(`${plural(changes.length, "setting")} changed.`);
+                    applied();
+                }}>
+                <p>A line for each setting, as “Save as a file” writes it. What is not in it goes back to its default.</p>
+                <Text name="document" label="Settings" rows={10} mono value={text} set={put_} />
+                <label class="file"><span class="dim">or from a file: </span>
+                    <input type="file" accept="text/plain,.txt,.conf" onChange={(event) => {
+                        void event.currentTarget.files?.[0]?.text().then(put_, (error: unknown) => say(messageOf(error), true));
+                    }} />
+                </label>
+                {changes?.length === 0 && <p class="notice">Nothing would change.</p>}
+                {changes && changes.length > 0 && (
+                    <div class="table-frame">
+                        <table class="table is-plain" aria-label="What would change">
+                            <thead><tr><th scope="col">Setting</th><th scope="col">Now</th><th scope="col">Then</th></tr></thead>
+                            <tbody>
+                                {changes.map((change) => (
+                                    <tr key={`${change.key} ${change.node}`}>
+                                        <th scope="row"><code>{change.key}</code>{change.node && ` of ${change.node}`}</th>
+                                        <td class="wrap">{change.from ?? "default"}</td>
+                                        <td class="wrap">{change.to ?? "default"}</td>
+                                    </tr>
+                                ))}
+                            </tbody>
+                        </table>
+                    </div>
+                )}
+            </Form>
+        </Dialog>
     );
 }

@@ -1,7 +1,8 @@
 # Browser.pm - runs a browser test: tests/ui/NAME.mjs, driven by playwright-core, against a server
 #
 #   use Posthouse::Browser;
-#   Posthouse::Browser->run('wizard', accounts => 0);   # the options of Posthouse->start
+#   Posthouse::Browser->run('wizard', accounts => 0);   # the options of Posthouse->start, and
+#                                                       # base => '/posthouse/', prepare => sub { my ($server) = @_; ... }
 #
 # The script gets by its environment where the console and the other services are, and prints TAP, which is
 # the test's own. Where there is no Chromium, the test is skipped and says so. The modules are those of
@@ -46,7 +47,7 @@ sub environment {
     return (
         PH_UI_MODULES => modules(),
         PH_UI_CHROMIUM => chromium(),
-        PH_UI_URL => 'https://localhost:' . $server->port('console') . '/',
+        PH_UI_URL => 'https://localhost:' . $server->port('console') . ($server->{console_base} // '/'),
         PH_UI_PASSWORD => $operator_password,
         PH_UI_USER_PASSWORD => $Posthouse::password,
         PH_UI_PORTS => Posthouse::slurp($server->ports_file),
@@ -59,7 +60,9 @@ sub run {
     my ($class, $name, %option) = @_;
     plan(skip_all => 'no Chromium: install Debian\'s package chromium, or name one in PH_CHROMIUM') unless chromium();
     my $prepare = delete $option{prepare};
-    my $server = $class->server(%option);
+    my $base = delete $option{base};
+    my $server = $class->server(%option, $base ? (settings => { 'admin.base_path' => $base }) : ());
+    $server->{console_base} = $base;
     $prepare->($server) if $prepare;
     local %ENV = (%ENV, $class->environment($server));
     my $pid = open(my $out, '-|', 'node', "$tests/$name.mjs") // die("node: $!");
