@@ -374,8 +374,15 @@ ph_account_set_state_blocking(
 
 static const PhStatement change_account = {
     "account-change",
-    "UPDATE account SET display_name = coalesce($2::text, display_name), version = version + 1\n"
-    "WHERE account_id = $1::bigint AND state < 3 AND ($3::bigint < 0 OR version = $3::bigint)",
+    "WITH changed AS (\n"
+    "    UPDATE account SET display_name = coalesce($2::text, display_name), version = version + 1\n"
+    "    WHERE account_id = $1::bigint AND state < 3 AND ($3::bigint < 0 OR version = $3::bigint)\n"
+    "    RETURNING account_id, version\n"
+    "), kept AS (\n" /* a new name or quota logs nobody out */
+    "    UPDATE console_session s SET version = c.version\n"
+    "    FROM changed c WHERE s.account_id = c.account_id AND s.version = c.version - 1\n"
+    ")\n"
+    "SELECT account_id FROM changed",
 };
 
 static const PhStatement set_quota = {
@@ -402,7 +409,7 @@ ph_account_change_blocking(
     ph_param_int64(params, change->if_version);
     if (!ph_batch_run_blocking(lease, &batch, 0, error))
         return false;
-    if (ph_batch_affected(&batch, 1) == 0) {
+    if (PQntuples(ph_batch_result(&batch, 1)) == 0) {
         if (change->if_version < 0)
             g_set_error(
                 error, PH_ERROR, PH_ERROR_NOT_FOUND, "no account %" G_GINT64_FORMAT, account_id);

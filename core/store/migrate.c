@@ -4,6 +4,7 @@
  * connection is plain (no pipeline), because a file is run by the simple query protocol; the
  * advisory lock belongs to the session, so it is gone with it whatever happens.
  */
+#include "posthouse/log.h"
 #include "store/store.h"
 
 #include <errno.h>
@@ -139,10 +140,22 @@ run_with(PGconn *conn, const char *sql, int count, const char *const *values, co
     return set_error(conn, doing, error);
 }
 
+/* Scripts may take any advisory lock, and their sessions outlive a daemon that was killed. */
+static void
+end_scripts(PGconn *conn)
+{
+    g_autoptr(PGresult) result = PQexec(conn,
+        "SELECT pg_terminate_backend(a.pid) FROM pg_locks l JOIN pg_stat_activity a USING (pid)\n"
+        "WHERE l.locktype = 'advisory' AND a.datname = current_database()\n"
+        "  AND a.usename ~ '^ph[0-9]+_script_'");
+    if (PQresultStatus(result) != PGRES_TUPLES_OK)
+        ph_log(PH_LOG_WARNING, "store.scripts", "%s", PQerrorMessage(conn));
+}
+
 static bool
 take_lock(PGconn *conn, int64_t deadline_us, GError **error)
 {
-    for (;;) {
+    for (bool again = false;; again = true) {
         g_autoptr(PGresult) result = PQexec(conn, "SELECT pg_try_advisory_lock(" ADVISORY_LOCK ")");
         if (PQresultStatus(result) != PGRES_TUPLES_OK)
             return set_error(conn, "lock the schema", error);
@@ -153,6 +166,8 @@ take_lock(PGconn *conn, int64_t deadline_us, GError **error)
                 error, PH_ERROR, PH_ERROR_TEMPORARY, "another process is changing the schema");
             return false;
         }
+        if (!again)
+            end_scripts(conn);
         g_usleep(50000);
     }
 }

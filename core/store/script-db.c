@@ -12,6 +12,7 @@
  */
 #include "store/script.h"
 
+#include "posthouse/log.h"
 #include "store/internal.h"
 
 #include <errno.h>
@@ -24,6 +25,8 @@ enum {
     IDLE_US = 60 * 1000 * 1000,
     ROWS_MAX = 10000,
     BYTES_MAX = 4 * 1024 * 1024,
+    CELL_BYTES = 16, /* that libpq keeps of each, also of a null */
+    END_US = 2 * 1000 * 1000,
     CONNECT_US = 5 * 1000 * 1000,
     NAME_BYTES = 64,
 };
@@ -33,6 +36,7 @@ struct PhScriptDb {
     PGconn *conn;
     bool is_clearing; /* DISCARD ALL is under way */
     bool is_lost;
+    bool is_given_up;   /* the server may still work on it */
     int64_t timeout_ms; /* that the session has */
     int64_t used_us;    /* when it was given back */
 };
@@ -120,14 +124,18 @@ static const PhStatement run_make_role = {
     "                   current_setting('posthouse.password'));\n"
     "    EXECUTE format('CREATE SCHEMA IF NOT EXISTS %I', own);\n"
     "    EXECUTE format('GRANT USAGE, CREATE ON SCHEMA %I TO %I', own, role);\n"
+    "    IF NOT pg_has_role(current_user, role, 'USAGE') THEN\n"
+    "        EXECUTE format('GRANT %I TO CURRENT_USER', role);\n" /* may end its sessions */
+    "    END IF;\n"
     "END\n"
     "$$",
 };
 
-/* One at a time in the whole installation: two nodes may come at once. */
+/* One at a time in the whole installation: two nodes may come at once. No advisory lock, which any
+ * script could take. */
 static const PhStatement lock_making = {
     "script-db-lock",
-    "SELECT pg_advisory_xact_lock(hashtext('posthouse scripts'))",
+    "LOCK TABLE script_counter IN SHARE UPDATE EXCLUSIVE MODE",
 };
 
 typedef struct ZoneNames {
@@ -323,7 +331,7 @@ next_result(PhScriptDb *db, int64_t deadline_us, bool *good_out)
 }
 
 /* The server goes on with what we gave up: it is told to stop, and the connection is not used
- * again. */
+ * again. SQL can hide from this (PL/pgSQL catches query_canceled), so end_session() follows. */
 static void
 give_up(PhScriptDb *db)
 {
@@ -332,7 +340,7 @@ give_up(PhScriptDb *db)
     if (cancel != NULL)
         PQcancel(cancel, ignored, (int)sizeof(ignored));
     PQfreeCancel(cancel);
-    db->is_lost = true;
+    db->is_lost = db->is_given_up = true;
 }
 
 static void
@@ -351,7 +359,7 @@ set_lost(PhScriptDb *db, int64_t deadline_us, GError **error)
 static size_t
 row_bytes(const PGresult *row)
 {
-    size_t bytes = 0;
+    size_t bytes = (size_t)PQnfields(row) * CELL_BYTES;
     for (int i = 0; i < PQnfields(row); i++)
         bytes += (size_t)PQgetlength(row, 0, i);
     return bytes;
@@ -614,11 +622,37 @@ close_surplus(unsigned most, int64_t since_us)
         db_free(surplus);
 }
 
+static const PhStatement end_backend = {
+    "script-db-end",
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity\n"
+    "WHERE pid = $1::integer AND usename = $2::text",
+};
+
+/* What was given up must not go on: it holds locks, and one of the server's connections. */
+PH_IN_JOB static void
+end_session(PhScriptDb *db)
+{
+    g_autoptr(PhLease) lease = ph_store_lease_blocking(ph_monotonic_us() + END_US, NULL);
+    if (lease == NULL)
+        return;
+    g_auto(PhBatch) batch;
+    ph_batch_init(&batch);
+    PhParams *params = ph_batch_add(&batch, &end_backend);
+    ph_param_int32(params, PQbackendPID(db->conn));
+    ph_param_text(params, PQuser(db->conn));
+    g_autoptr(GError) error = NULL;
+    if (!ph_batch_run_blocking(lease, &batch, 0, &error))
+        ph_log(PH_LOG_WARNING, "script-db.end", "user=%s %s", PQuser(db->conn), error->message);
+}
+
 void
 ph_script_db_release(PhScriptDb *db)
 {
+    ph_assert_in_job();
     if (db == NULL)
         return;
+    if (db->is_given_up)
+        end_session(db);
     bool keep =
         !db->is_lost && PQtransactionStatus(db->conn) != PQTRANS_ACTIVE && begin_clearing(db);
     db->used_us = ph_monotonic_us();

@@ -68,7 +68,10 @@ subtest 'what is asked, what is answered' => sub {
 
 subtest 'two people change one thing' => sub {
     my $seen = $admin->call(GET => '/accounts/bob@example.test')->{body};
+    my $bob = Posthouse::Console->new($server);
+    $bob->login('bob@example.test');
     is_answer($admin->call(PATCH => '/accounts/bob@example.test', {name => 'Bob', if_version => $seen->{version}}), 200, undef, 'the first');
+    is_answer($bob->call(GET => '/session'), 200, undef, 'which logs nobody out');
     my $second = is_answer($admin->call(PATCH => '/accounts/bob@example.test', {name => 'Robert', if_version => $seen->{version}}),
         409, 'conflict', 'the second');
     is($second->{current}{name}, 'Bob', 'is shown what is there now');
@@ -205,6 +208,12 @@ subtest 'hostile requests' => sub {
         syswrite $socket, $bytes;
         close $socket;
     }
+    for my $body ('{"login":1,"password":"x"}', '{"login":"admin","password":2.5}', '{"login":true,"password":[]}', '{"login":{}}', '[]', '{}') {
+        my $answer = Posthouse::Console->new($server)->raw(POST => '/api/v1/session',
+            headers => { 'Content-Type' => 'application/json' }, content => $body);
+        like($answer->{status}, qr/^40[01]$/, "a login of $body");
+    }
+    is(Posthouse::Console->new($server)->call(POST => '/session/link', { token => 1 })->{status}, 401, 'a link that is a number');
     is_answer($admin->call(GET => '/status'), 200, undef, 'it goes on');
 };
 

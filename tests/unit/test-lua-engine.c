@@ -510,12 +510,35 @@ test_db_use(void)
     assert_db(
         PH_SCRIPT_CORE, "db.query('SELECT generate_series(1, 100000)')", "more than 10000 rows");
     assert_db(PH_SCRIPT_CORE, "db.query([[SELECT repeat('x', 5000000)]])", "4 MiB");
+    assert_db(PH_SCRIPT_CORE,
+        "db.query('SELECT ' .. ('NULL,'):rep(1500) .. 'NULL FROM generate_series(1, 9000)')",
+        "4 MiB");
     assert_db(PH_SCRIPT_CORE, "db.query('SELECT pg_sleep(30)')", "too long");
     assert_db(PH_SCRIPT_CORE, "db.query('SELECT 1; SELECT 2')", "multiple commands");
     assert_db(PH_SCRIPT_CORE, "db.exec('COPY (SELECT 1) TO STDOUT')", "COPY is not offered");
     assert_db(PH_SCRIPT_CORE, "db.query('SELECT $1::text', {})", "a parameter is nil");
     /* And the connections are fine. */
     assert_db(PH_SCRIPT_CORE, "return reject(550, 'n=' .. db.query('SELECT 5 AS n')[1].n)", "n=5");
+    tear_down();
+}
+
+/* SQL that catches its cancellation is ended all the same, and what it locked is free. */
+static void
+test_db_stubborn(void)
+{
+    ph_assert_in_job();
+    set_up();
+    assert_db(PH_SCRIPT_CORE,
+        "db.query([[DO $$ BEGIN\n"
+        "  SET LOCAL statement_timeout = 0;\n"
+        "  PERFORM pg_advisory_lock(5);\n"
+        "  LOOP\n"
+        "    BEGIN PERFORM pg_sleep(100); EXCEPTION WHEN query_canceled THEN NULL; END;\n"
+        "  END LOOP;\n"
+        "END $$]])",
+        "too long");
+    assert_db(PH_SCRIPT_CORE, "db.query('SELECT pg_advisory_lock(5)') return reject(550, 'free')",
+        "free");
     tear_down();
 }
 
@@ -989,6 +1012,7 @@ main(int argc, char **argv)
     g_test_add_func("/lua-engine/check", test_check);
     g_test_add_func("/lua-engine/db/use", test_db_use);
     g_test_add_func("/lua-engine/db/tests", test_db_tests);
+    g_test_add_func("/lua-engine/db/stubborn", test_db_stubborn);
     g_test_add_func("/lua-engine/db/walls", test_db_walls);
     g_test_add_func("/lua-engine/user/find", test_user_find);
     g_test_add_func("/lua-engine/page/request", test_page_request);
