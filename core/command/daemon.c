@@ -9,9 +9,9 @@
 #include "identity/local-ca.h"
 #include "identity/login.h"
 #include "lua/engine.h"
+#include "management/configuration.h"
 #include "management/console.h"
 #include "management/control.h"
-#include "management/configuration.h"
 #include "posthouse/account.h"
 #include "posthouse/mailbox.h"
 #include "posthouse/metrics.h"
@@ -128,8 +128,7 @@ load_settings(Daemon *daemon, GError **error)
     int64_t deadline_us = ph_monotonic_us() + SYNC_DEADLINE_S * G_USEC_PER_SEC;
     /* The ping tells the status which schema this is. */
     if (!ph_configuration_load_blocking(deadline_us, error) ||
-        !ph_lua_sync_blocking(deadline_us, error) ||
-        !ph_store_ping_blocking(deadline_us, error))
+        !ph_lua_sync_blocking(deadline_us, error) || !ph_store_ping_blocking(deadline_us, error))
         return false;
     daemon->settings_loaded = true;
     daemon->settings_at_us = ph_monotonic_us() + SETTINGS_EVERY_S * G_USEC_PER_SEC;
@@ -282,11 +281,11 @@ start(Daemon *daemon, GError **error)
     if (!ph_process_lock(lock, 2000, error) ||
         !ph_configuration_init(daemon->config->state, daemon->config->node_name, error))
         return false;
+    ph_pool_start(0); /* how many calls a tenant may make depends on its size */
     ph_lua_start(scripts);
     if (!start_store(daemon, error))
         return false;
     start_tls(daemon);
-    ph_pool_start(0);
     control = ph_config_control_socket(daemon->config, error);
     if (control == NULL || !ph_reactors_start(0, error) || !ph_control_start(control, error))
         return false;

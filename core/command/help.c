@@ -167,8 +167,7 @@ print_manual_action(const char *plugin, const PhActionRow *row, void *data)
     for (const PhArgumentRow *at = row->arguments; at != NULL && at->name != NULL; at++) {
         g_autofree char *name = upper(at->name);
         g_autofree char *option = g_strdup_printf("[--%s%s%s%s]", at->name,
-            is_secret(at) ? "-stdin" : "",
-            is_secret(at) || at->type == PH_ARGUMENT_BOOL ? "" : " ",
+            is_secret(at) ? "-stdin" : "", is_secret(at) || at->type == PH_ARGUMENT_BOOL ? "" : " ",
             is_secret(at) || at->type == PH_ARGUMENT_BOOL ? "" : value_name(at));
         printf(".I \"");
         print_roff(is_positional(at) ? name : option);
@@ -250,7 +249,8 @@ print_options(const char *plugin, const PhActionRow *row, void *data)
     for (const PhArgumentRow *at = row->arguments; at != NULL && at->name != NULL; at++) {
         if (is_positional(at))
             continue;
-        g_autofree char *option = g_strdup_printf("--%s%s", at->name, is_secret(at) ? "-stdin" : "");
+        g_autofree char *option =
+            g_strdup_printf("--%s%s", at->name, is_secret(at) ? "-stdin" : "");
         add_word(options, option);
     }
     if (options->len > 0)

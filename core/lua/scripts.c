@@ -12,6 +12,7 @@
 #include "lua/zone.h"
 #include "posthouse/log.h"
 #include "posthouse/metrics.h"
+#include "runtime/pool.h"
 
 #include <string.h>
 
@@ -21,7 +22,7 @@ enum {
     ERROR_WINDOW_US = 60 * 1000 * 1000,
     NOTE_EVERY_US = 1000 * 1000,
     NOTE_DEADLINE_US = 2 * 1000 * 1000,
-    PROBE_US = 1000 * 1000,
+    PROBE_US = 5 * 1000 * 1000, /* as long as the check before an installation */
 };
 
 const PhSettingRow ph_lua_settings[] = {
@@ -30,7 +31,7 @@ const PhSettingRow ph_lua_settings[] = {
     { "lua.tenant.memory_bytes", PH_SETTING_SIZE, "8388608", 1048576, 4294967296, NULL,
         PH_SCOPE_GLOBAL, "Memory of one tenant's scripts on a node together." },
     { "lua.tenant.calls", PH_SETTING_INT, "16", 1, 1000, NULL, PH_SCOPE_GLOBAL,
-        "Calls of one tenant's scripts that may be under way on a node." },
+        "Calls of one tenant's scripts that may be under way on a node; fewer where the pool is small." },
     { "lua.call.cpu_ms", PH_SETTING_TIME, "2000", 10, 60000, NULL, PH_SCOPE_GLOBAL,
         "CPU time of one call; its wall time is limited by what it is called for." },
     { "lua.page.output_bytes", PH_SETTING_SIZE, "8388608", 1024, 1073741824, NULL, PH_SCOPE_GLOBAL,
@@ -626,7 +627,11 @@ read_limits(void)
 {
     set_limit(&ph_lua_limits.core_memory_bytes, ph_setting_int("lua.core.memory_bytes"));
     set_limit(&ph_lua_limits.tenant_memory_bytes, ph_setting_int("lua.tenant.memory_bytes"));
-    set_limit(&ph_lua_limits.tenant_calls, ph_setting_int("lua.tenant.calls"));
+    /* However many are allowed, one tenant leaves a worker of the lane to the others. */
+    PhLaneState web;
+    ph_pool_lane_state(PH_LANE_WEB, &web);
+    int64_t spared = web.most > 1 ? (int64_t)web.most - 1 : 1;
+    set_limit(&ph_lua_limits.tenant_calls, MIN(ph_setting_int("lua.tenant.calls"), spared));
     set_limit(&ph_lua_limits.cpu_us, ph_setting_int("lua.call.cpu_ms") * 1000);
     set_limit(&ph_lua_limits.output_bytes, ph_setting_int("lua.page.output_bytes"));
 }

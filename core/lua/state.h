@@ -60,10 +60,10 @@ struct PhLuaState {
     lua_State *lua;
     PhLuaBudget *budget;
     size_t used;
-    size_t reserved; /* on the budget */
+    size_t reserved;         /* on the budget */
     PhLuaCall *call;         /* under way, or null */
     const char *stack_start; /* where on the C stack the call began */
-    bool is_spoiled; /* a limit was hit: close it */
+    bool is_spoiled;         /* a limit was hit: close it */
     int64_t made_us;
     int64_t used_us; /* when it was given back */
     unsigned uses;

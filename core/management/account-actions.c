@@ -3,8 +3,8 @@
 #include "management/actions.h"
 #include "posthouse/login.h"
 #include "posthouse/mailbox-view.h"
-#include "posthouse/message-imap.h"
 #include "posthouse/message-header.h"
+#include "posthouse/message-imap.h"
 #include "store/store.h"
 
 #include <string.h>
@@ -127,10 +127,9 @@ user_show(PhActionCall *call, GError **error)
 {
     ph_assert_in_job();
     g_autoptr(PhAccount) account = ph_action_account_blocking(call, "address", error);
-    g_autoptr(PhLoginRecord) record = account != NULL
-                                          ? ph_login_record_blocking(account->address,
-                                                ph_action_deadline_us(call), error)
-                                          : NULL;
+    g_autoptr(PhLoginRecord) record = account != NULL ? ph_login_record_blocking(account->address,
+                                                            ph_action_deadline_us(call), error)
+                                                      : NULL;
     if (record == NULL)
         return false;
     answer_account(call, account);
@@ -155,11 +154,10 @@ user_change(PhActionCall *call, GError **error)
     g_autoptr(PhAccount) account = ph_action_account_blocking(call, "address", error);
     if (account == NULL)
         return false;
-    const char *name = ph_action_text(call, "name");
     const PhAccountChange change = {
-        .display_name = name != NULL ? name : account->display_name,
-        .quota_bytes = ph_action_int(call, "quota_bytes", account->quota_bytes),
-        .quota_messages = ph_action_int(call, "quota_messages", account->quota_messages),
+        .display_name = ph_action_text(call, "name"),
+        .quota_bytes = ph_action_int(call, "quota_bytes", -1),
+        .quota_messages = ph_action_int(call, "quota_messages", -1),
         .if_version = ph_action_int(call, "if_version", -1),
     };
     return ph_account_change_blocking(account->id, &change, ph_action_deadline_us(call), error);
@@ -254,14 +252,13 @@ check_old(PhActionCall *call, const PhAccount *account, GError **error)
     const PhLoginRequest request = {
         .login = account->address,
         .password = old,
-        .peer_address = "console",
+        .peer_address = ph_action_origin(call),
         .service = "console",
         .deadline_us = ph_action_deadline_us(call),
     };
     g_autoptr(PhIdentity) identity = NULL;
     ph_action_blame(call, "old");
-    PhLoginAnswer answer =
-        old != NULL ? ph_login_blocking(&request, &identity, NULL) : PH_LOGIN_NO;
+    PhLoginAnswer answer = old != NULL ? ph_login_blocking(&request, &identity, NULL) : PH_LOGIN_NO;
     if (answer == PH_LOGIN_NO)
         g_set_error(error, PH_ERROR, PH_ERROR_SYNTAX, "the present password is another one");
     else if (answer == PH_LOGIN_UNAVAILABLE)
@@ -277,8 +274,7 @@ user_passwd(PhActionCall *call, GError **error)
     g_autoptr(PhAccount) account = ph_action_account_blocking(call, "address", error);
     return account != NULL && check_old(call, account, error) &&
            hash_given(call, &verifier, error) &&
-           ph_password_set_blocking(
-               account->address, verifier, ph_action_deadline_us(call), error);
+           ph_password_set_blocking(account->address, verifier, ph_action_deadline_us(call), error);
 }
 
 static const PhArgumentRow app_add_arguments[] = {
@@ -348,10 +344,9 @@ app_password_list(PhActionCall *call, GError **error)
 {
     ph_assert_in_job();
     g_autoptr(PhAccount) account = ph_action_account_blocking(call, "address", error);
-    g_autoptr(PhLoginRecord) record = account != NULL
-                                          ? ph_login_record_blocking(account->address,
-                                                ph_action_deadline_us(call), error)
-                                          : NULL;
+    g_autoptr(PhLoginRecord) record = account != NULL ? ph_login_record_blocking(account->address,
+                                                            ph_action_deadline_us(call), error)
+                                                      : NULL;
     if (record == NULL)
         return false;
     for (guint i = 0; i < record->credentials->len; i++) {
@@ -458,6 +453,12 @@ static const PhAnswerRow message_list_answers[] = {
     { 0 },
 };
 
+static bool
+may_see_mail(const PhActionCall *call, int64_t account_id)
+{
+    return ph_action_account_id(call) == account_id || ph_action_role(call) == PH_ROLE_OPERATOR;
+}
+
 /* A header of the cache as text for people. */
 static void
 answer_header(PhActionCall *call, const PhMessageMeta *meta, const char *field, const char *name)
@@ -466,8 +467,7 @@ answer_header(PhActionCall *call, const PhMessageMeta *meta, const char *field, 
     size_t block_length;
     PhHeaderField header;
     const void *cache = meta->headers != NULL ? g_bytes_get_data(meta->headers, &length) : NULL;
-    const char *block =
-        cache != NULL ? ph_header_cache_block(cache, length, &block_length) : NULL;
+    const char *block = cache != NULL ? ph_header_cache_block(cache, length, &block_length) : NULL;
     if (block == NULL || !ph_header_find(block, block_length, name, &header))
         return;
     g_autofree char *text = ph_header_decode(header.value, header.value_length);
@@ -515,19 +515,21 @@ message_list(PhActionCall *call, GError **error)
     g_autoptr(PhAccount) account = ph_action_account_blocking(call, "address", error);
     if (account == NULL)
         return false;
-    if (ph_action_account_id(call) != account->id && ph_action_role(call) != PH_ROLE_OPERATOR) {
-        g_set_error(error, PH_ERROR, PH_ERROR_DENIED, "mail is shown to its owner only");
+    if (!may_see_mail(call, account->id)) {
+        g_set_error(
+            error, PH_ERROR, PH_ERROR_DENIED, "mail is shown to its owner and to operators only");
         return false;
     }
     const char *name = ph_action_text(call, "mailbox");
     ph_action_blame(call, "mailbox");
     g_autoptr(PhMailbox) mailbox = ph_mailbox_find_blocking(
         account->id, name != NULL ? name : "INBOX", ph_action_deadline_us(call), error);
-    g_autoptr(PhMailboxWatch) watch =
-        mailbox != NULL ? ph_mailbox_watch_blocking(account->id, mailbox->key, NULL, NULL,
-                              ph_action_deadline_us(call), error)
-                        : NULL;
-    if (watch == NULL || !ph_mailbox_watch_refresh_blocking(watch, ph_action_deadline_us(call), error))
+    g_autoptr(PhMailboxWatch) watch = mailbox != NULL
+                                          ? ph_mailbox_watch_blocking(account->id, mailbox->key,
+                                                NULL, NULL, ph_action_deadline_us(call), error)
+                                          : NULL;
+    if (watch == NULL ||
+        !ph_mailbox_watch_refresh_blocking(watch, ph_action_deadline_us(call), error))
         return false;
     g_autoptr(PhView) view = ph_mailbox_watch_latest(watch);
     return answer_messages(call, account->id, view, error);
@@ -565,8 +567,9 @@ answer_deleted(PhActionCall *call, int64_t account_id, const GPtrArray *items, G
     g_autoptr(GArray) ids = g_array_new(FALSE, FALSE, sizeof(int64_t));
     for (guint i = 0; i < items->len; i++)
         g_array_append_val(ids, ((const PhExpunged *)items->pdata[i])->message_id);
-    g_autoptr(GPtrArray) metas = ph_message_meta_blocking(account_id, (const int64_t *)(void *)ids->data, ids->len,
-        PH_META_HEADERS, ph_action_deadline_us(call), error);
+    g_autoptr(GPtrArray) metas =
+        ph_message_meta_blocking(account_id, (const int64_t *)(void *)ids->data, ids->len,
+            PH_META_HEADERS, ph_action_deadline_us(call), error);
     if (metas == NULL)
         return false;
     for (guint i = 0; i < items->len; i++) {
@@ -575,7 +578,7 @@ answer_deleted(PhActionCall *call, int64_t account_id, const GPtrArray *items, G
         g_autofree char *id = g_strdup_printf("%" G_GINT64_FORMAT, expunged->message_id);
         ph_answer_text(call, "message", id);
         ph_answer_text(call, "mailbox", expunged->mailbox_name);
-        if (metas->pdata[i] != NULL) {
+        if (metas->pdata[i] != NULL && may_see_mail(call, account_id)) {
             answer_header(call, metas->pdata[i], "subject", "subject");
             answer_header(call, metas->pdata[i], "from", "from");
         }
@@ -591,10 +594,9 @@ deleted_list(PhActionCall *call, GError **error)
     ph_assert_in_job();
     g_autoptr(PhAccount) account = ph_action_account_blocking(call, "address", error);
     g_autoptr(PhPage) page =
-        account != NULL
-            ? ph_expunged_list_blocking(account->id, ph_action_text(call, "after"),
-                  MIN(ph_action_limit(call), 500U), ph_action_deadline_us(call), error)
-            : NULL;
+        account != NULL ? ph_expunged_list_blocking(account->id, ph_action_text(call, "after"),
+                              MIN(ph_action_limit(call), 500U), ph_action_deadline_us(call), error)
+                        : NULL;
     if (page == NULL || !answer_deleted(call, account->id, page->items, error))
         return false;
     ph_answer_next(call, page->next);
@@ -606,10 +608,9 @@ deleted_restore(PhActionCall *call, GError **error)
 {
     ph_assert_in_job();
     g_autoptr(PhAccount) account = ph_action_account_blocking(call, "address", error);
-    return account != NULL &&
-           ph_expunged_restore_blocking(account->id,
-               g_ascii_strtoll(ph_action_text(call, "message"), NULL, 10),
-               ph_action_deadline_us(call), error);
+    return account != NULL && ph_expunged_restore_blocking(account->id,
+                                  g_ascii_strtoll(ph_action_text(call, "message"), NULL, 10),
+                                  ph_action_deadline_us(call), error);
 }
 
 // clang-format off

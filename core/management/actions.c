@@ -16,7 +16,7 @@ struct PhActionCall {
     const char *blamed;      /* an argument's name, or null */
     int64_t about_tenant_id; /* for the audit log */
     JsonObject *arguments;   /* may be null */
-    GHashTable *secrets;   /* name -> PhSecret, made when asked for */
+    GHashTable *secrets;     /* name -> PhSecret, made when asked for */
     int64_t deadline_us;
     JsonObject *answer;
     JsonArray *items;    /* null: no list */
@@ -82,6 +82,18 @@ PhRole
 ph_action_role(const PhActionCall *call)
 {
     return call->caller->role;
+}
+
+const char *
+ph_action_origin(const PhActionCall *call)
+{
+    return call->caller->origin;
+}
+
+bool
+ph_action_is_local(const PhActionCall *call)
+{
+    return strcmp(call->caller->origin, "control") == 0;
 }
 
 int64_t
@@ -402,7 +414,7 @@ check_range(const PhArgumentRow *row, JsonNode *node, GError **error)
     if (row->type == PH_ARGUMENT_BOOL)
         return true;
     const char *text = json_node_get_string(node);
-    int64_t max = row->max > 0                          ? row->max
+    int64_t max = row->max > 0                        ? row->max
                   : row->type >= PH_ARGUMENT_DOCUMENT ? (int64_t)DOCUMENT_MAX
                                                       : (int64_t)TEXT_MAX;
     if ((int64_t)strlen(text) > max) {
@@ -415,8 +427,8 @@ check_range(const PhArgumentRow *row, JsonNode *node, GError **error)
         return false;
     }
     if (row->choices != NULL && !is_choice(row->choices, text)) {
-        g_set_error(error, PH_ERROR, PH_ERROR_SYNTAX, "\"%s\" is one of %s", row->name,
-            row->choices);
+        g_set_error(
+            error, PH_ERROR, PH_ERROR_SYNTAX, "\"%s\" is one of %s", row->name, row->choices);
         return false;
     }
     return true;
@@ -467,6 +479,31 @@ check_arguments(PhActionCall *call, GError **error)
 
 /* -- audit ------------------------------------------------------------------------------------- */
 
+/* As JSON; a long text (a script, a document) by its length and its hash: what it was is kept
+ * elsewhere, in versions. */
+static char *
+describe_object(JsonObject *object)
+{
+    enum { SHOWN_BYTES = 2048 };
+    g_autoptr(JsonObject) shown = json_object_new();
+    JsonObjectIter iter;
+    const char *name;
+    JsonNode *node;
+    json_object_iter_init(&iter, object);
+    while (json_object_iter_next(&iter, &name, &node)) {
+        const char *text = JSON_NODE_HOLDS_VALUE(node) ? json_node_get_string(node) : NULL;
+        if (text == NULL || strlen(text) <= SHOWN_BYTES) {
+            json_object_set_member(shown, name, json_node_copy(node));
+            continue;
+        }
+        g_autofree char *hash = g_compute_checksum_for_string(G_CHECKSUM_SHA256, text, -1);
+        g_autofree char *brief =
+            g_strdup_printf("(%" G_GSIZE_FORMAT " bytes, SHA-256 %s)", strlen(text), hash);
+        json_object_set_string_member(shown, name, brief);
+    }
+    return ph_json_format(shown);
+}
+
 /* The arguments as JSON, without secrets. */
 static char *
 describe_arguments(const PhActionCall *call)
@@ -481,7 +518,7 @@ describe_arguments(const PhActionCall *call)
         else
             json_object_set_member(shown, at->name, json_node_copy(node));
     }
-    return ph_json_format(shown);
+    return describe_object(shown);
 }
 
 /* The first positional argument: what the action is about. */
@@ -495,12 +532,11 @@ target_of(const PhActionCall *call)
 }
 
 PH_IN_JOB static void
-write_audit(
-    const PhActionCall *call, JsonObject *before, JsonObject *after, const GError *failure)
+write_audit(const PhActionCall *call, JsonObject *before, JsonObject *after, const GError *failure)
 {
     g_autofree char *detail = describe_arguments(call);
-    g_autofree char *was = before != NULL ? ph_json_format(before) : NULL;
-    g_autofree char *is = after != NULL ? ph_json_format(after) : NULL;
+    g_autofree char *was = before != NULL ? describe_object(before) : NULL;
+    g_autofree char *is = after != NULL ? describe_object(after) : NULL;
     const PhAuditNote note = {
         .tenant_id = call->about_tenant_id,
         .actor = call->caller->actor,
@@ -658,8 +694,8 @@ ph_action_failure_clear(PhActionFailure *failure)
 }
 
 JsonObject *
-ph_action_call_blocking(const char *name, JsonObject *arguments, const PhCaller *caller,
-    PhActionFailure *failure_out)
+ph_action_call_blocking(
+    const char *name, JsonObject *arguments, const PhCaller *caller, PhActionFailure *failure_out)
 {
     ph_assert_in_job();
     *failure_out = (PhActionFailure){ 0 };
@@ -746,8 +782,7 @@ format_answer(JsonObject *answer, const PhActionFailure *failure)
     }
     JsonObject *shown = json_object_new();
     g_autofree char *text = g_utf8_make_valid(failure->error->message, -1);
-    json_object_set_string_member(
-        shown, "code", ph_error_name(ph_error_code(failure->error)));
+    json_object_set_string_member(shown, "code", ph_error_name(ph_error_code(failure->error)));
     json_object_set_string_member(shown, "text", text);
     if (failure->argument != NULL)
         json_object_set_string_member(shown, "argument", failure->argument);
@@ -763,8 +798,7 @@ run_request(JsonObject *request, const PhCaller *caller, PhActionFailure *failur
     JsonNode *name = json_object_get_member(request, "action");
     JsonNode *arguments = json_object_get_member(request, "args");
     if (name == NULL || !has_type(name, PH_ARGUMENT_TEXT)) {
-        g_set_error(
-            &failure->error, PH_ERROR, PH_ERROR_SYNTAX, "the request names no action");
+        g_set_error(&failure->error, PH_ERROR, PH_ERROR_SYNTAX, "the request names no action");
         return NULL;
     }
     if (arguments != NULL && !JSON_NODE_HOLDS_OBJECT(arguments)) {

@@ -50,8 +50,8 @@ typedef struct PhActionFailure {
 void ph_action_failure_clear(PhActionFailure *failure);
 
 /* The answer, or null and a failure. `arguments` may be null. */
-PH_IN_JOB JsonObject *ph_action_call_blocking(const char *name, JsonObject *arguments,
-    const PhCaller *caller, PhActionFailure *failure_out);
+PH_IN_JOB JsonObject *ph_action_call_blocking(
+    const char *name, JsonObject *arguments, const PhCaller *caller, PhActionFailure *failure_out);
 /* Text of the control socket. Always gives an answer; free it. */
 PH_IN_JOB char *ph_action_dispatch_blocking(
     const char *request, size_t length, const PhCaller *caller);
@@ -95,6 +95,10 @@ PH_IN_JOB bool ph_action_may_address_blocking(
 /* The verifier of a new password, or null with SYNTAX when it is too weak. */
 PH_IN_JOB char *ph_action_hash_blocking(
     PhActionCall *call, const PhSecret *password, GError **error);
+/* Called through the control socket. */
+bool ph_action_is_local(const PhActionCall *call);
+/* Where the caller is: "control", or an address. */
+const char *ph_action_origin(const PhActionCall *call);
 int64_t ph_action_account_id(const PhActionCall *call);
 /* The tenant filter of a list: 0, all of them, for an operator. */
 int64_t ph_action_tenant_filter(const PhActionCall *call);

@@ -69,8 +69,7 @@ fail(PhApiResponse *response, int status, const PhActionFailure *failure)
     json_object_set_string_member(problem, "title", title_of(status));
     json_object_set_int_member(problem, "status", status);
     json_object_set_string_member(problem, "detail", detail);
-    json_object_set_string_member(
-        problem, "code", ph_error_name(ph_error_code(failure->error)));
+    json_object_set_string_member(problem, "code", ph_error_name(ph_error_code(failure->error)));
     if (failure->argument != NULL)
         json_object_set_string_member(problem, "argument", failure->argument);
     if (failure->current != NULL)
@@ -187,8 +186,7 @@ set_text_argument(
 }
 
 static bool
-take_query(
-    const PhActionRow *row, const char *query, JsonObject *arguments, GError **error)
+take_query(const PhActionRow *row, const char *query, JsonObject *arguments, GError **error)
 {
     if (query == NULL || query[0] == '\0')
         return true;
@@ -309,8 +307,7 @@ ph_api_describe_arguments(const PhActionRow *row)
         JsonObject *shown = json_object_new();
         json_object_set_string_member(shown, "name", at->name);
         json_object_set_string_member(shown, "type", argument_type_name(at->type));
-        json_object_set_boolean_member(
-            shown, "required", (at->flags & PH_ARGUMENT_REQUIRED) != 0);
+        json_object_set_boolean_member(shown, "required", (at->flags & PH_ARGUMENT_REQUIRED) != 0);
         json_object_set_boolean_member(
             shown, "positional", (at->flags & PH_ARGUMENT_POSITIONAL) != 0);
         json_object_set_string_member(shown, "help", at->help);
@@ -339,9 +336,9 @@ argument_schema(const PhArgumentRow *row)
     JsonObject *schema = json_object_new();
     bool is_int = row->type == PH_ARGUMENT_INT;
     json_object_set_string_member(schema, "type",
-        is_int                            ? "integer"
+        is_int                          ? "integer"
         : row->type == PH_ARGUMENT_BOOL ? "boolean"
-                                          : "string");
+                                        : "string");
     json_object_set_string_member(schema, "description", row->help);
     if (is_int && row->min < row->max) {
         json_object_set_int_member(schema, "minimum", row->min);
@@ -420,8 +417,7 @@ good_response(const PhActionRow *row)
         JsonObject *items = json_object_new();
         JsonObject *next = json_object_new();
         json_object_set_string_member(items, "type", "array");
-        json_object_set_object_member(
-            items, "items", fields_schema(row, PH_ANSWER_OF_ITEM));
+        json_object_set_object_member(items, "items", fields_schema(row, PH_ANSWER_OF_ITEM));
         json_object_set_object_member(properties, "items", items);
         json_object_set_string_member(next, "type", "string");
         json_object_set_string_member(next, "description", "more: pass it as \"after\"");
@@ -505,16 +501,15 @@ describe_row(const char *plugin, const PhActionRow *row, void *data)
     json_object_set_array_member(operation, "tags", words_array(area, "|"));
     json_object_set_string_member(operation, "x-role", ph_role_name(row->role));
     json_object_set_string_member(operation, "x-plugin", plugin);
-    describe_input(row, path, strcmp(method, "get") == 0 || strcmp(method, "delete") == 0,
-        operation);
+    describe_input(
+        row, path, strcmp(method, "get") == 0 || strcmp(method, "delete") == 0, operation);
     json_object_set_object_member(responses, "200", good_response(row));
     json_object_set_object_member(
         responses, "default", reference("#/components/responses/Problem"));
     json_object_set_object_member(operation, "responses", responses);
     if (!json_object_has_member(paths, path))
         json_object_set_object_member(paths, path, json_object_new());
-    json_object_set_object_member(
-        json_object_get_object_member(paths, path), method, operation);
+    json_object_set_object_member(json_object_get_object_member(paths, path), method, operation);
 }
 
 /* What is not made from rows: the problem, and how a caller says who it is. */

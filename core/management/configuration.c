@@ -105,14 +105,20 @@ load_settings(int64_t deadline_us, GError **error)
 
 /* -- sites ------------------------------------------------------------------------------------- */
 
+char *
+ph_configuration_site_root(const PhStoredSite *site)
+{
+    if (site->root[0] != '\0')
+        return g_strdup(site->root);
+    /* No host name has an underscore. */
+    return g_build_filename(
+        configuration.state, "sites", strcmp(site->name, "*") == 0 ? "_others" : site->name, NULL);
+}
+
 static PhSite *
 site_of(const PhStoredSite *row, const GPtrArray *routes)
 {
-    g_autofree char *root =
-        row->root[0] != '\0'
-            ? g_strdup(row->root)
-            : g_build_filename(configuration.state, "sites",
-                  strcmp(row->name, "*") == 0 ? "default" : row->name, NULL);
+    g_autofree char *root = ph_configuration_site_root(row);
     PhSite *site = ph_site_new(row->name, root);
     site->id = row->id;
     site->tenant_id = row->tenant_id;
@@ -163,8 +169,8 @@ load_certificates(int64_t deadline_us, GError **error)
         if (key != NULL)
             g_ptr_array_add(certificates, ph_tls_certificate_new(row->chain, key));
         else
-            ph_log(PH_LOG_ERROR, "tls.unusable", "certificate=\"%s\" %s", row->name,
-                cause->message);
+            ph_log(
+                PH_LOG_ERROR, "tls.unusable", "certificate=\"%s\" %s", row->name, cause->message);
     }
     ph_tls_publish(certificates);
     return true;

@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "posthouse/base.h"
+#include "store/web.h"
 
 /* Remembers the state folder and this node's name. Reads the key of the seal, or makes it. */
 bool ph_configuration_init(const char *state, const char *node_name, GError **error);
@@ -23,6 +23,9 @@ enum { PH_SETTINGS_THIS_NODE = 1 };
 PH_IN_JOB bool ph_configuration_load_blocking(int64_t deadline_us, GError **error);
 /* With the database away at start: publishes the sealed copy. NOT_FOUND when there is none. */
 bool ph_configuration_load_sealed(GError **error);
+
+/* The folder of a site's files. Free it. */
+char *ph_configuration_site_root(const PhStoredSite *site);
 
 /* Secrets that are kept in the database are sealed with STATE/secret.key. */
 GBytes *ph_configuration_seal(const void *plain, size_t length);

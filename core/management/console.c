@@ -50,8 +50,8 @@ ph_token_new(uint8_t hash_out[PH_TOKEN_HASH_BYTES])
     uint8_t bytes[TOKEN_BYTES];
     char text[sodium_base64_ENCODED_LEN(TOKEN_BYTES, sodium_base64_VARIANT_URLSAFE_NO_PADDING)];
     randombytes_buf(bytes, sizeof(bytes));
-    sodium_bin2base64(text, sizeof(text), bytes, sizeof(bytes),
-        sodium_base64_VARIANT_URLSAFE_NO_PADDING);
+    sodium_bin2base64(
+        text, sizeof(text), bytes, sizeof(bytes), sodium_base64_VARIANT_URLSAFE_NO_PADDING);
     if (hash_out != NULL)
         ph_token_hash(text, hash_out);
     return g_strdup(text);
@@ -204,9 +204,8 @@ take_link(const char *token)
     ph_mutex_lock(&console.mutex);
     init_locked();
     const Known *known = g_hash_table_lookup(console.links, hash);
-    PhStoredLogin *login = known != NULL && known->until_us > ph_monotonic_us()
-                               ? copy_login(known->login)
-                               : NULL;
+    PhStoredLogin *login =
+        known != NULL && known->until_us > ph_monotonic_us() ? copy_login(known->login) : NULL;
     g_hash_table_remove(console.links, hash);
     ph_mutex_unlock(&console.mutex);
     return login;
@@ -224,8 +223,7 @@ static void
 answer_login(PhApiResponse *response, const PhStoredLogin *login)
 {
     g_autoptr(JsonObject) answer = json_object_new();
-    g_autoptr(GDateTime) time =
-        g_date_time_new_from_unix_utc(login->expires_us / G_USEC_PER_SEC);
+    g_autoptr(GDateTime) time = g_date_time_new_from_unix_utc(login->expires_us / G_USEC_PER_SEC);
     g_autofree char *expires = g_date_time_format(time, "%Y-%m-%dT%H:%M:%SZ");
     json_object_set_string_member(answer, "login", login->login);
     json_object_set_string_member(answer, "role", ph_role_name((PhRole)login->role));
@@ -290,8 +288,8 @@ log_in(const PhApiRequest *request, JsonObject *body, PhApiResponse *response)
     if (answer == PH_LOGIN_NO) {
         int64_t delay_ms = ph_login_delay_ms(request->peer_address, name);
         response->retry_after_s = (delay_ms + 999) / 1000;
-        ph_api_fail(response, 401,
-            g_error_new(PH_ERROR, PH_ERROR_DENIED, "login or password is wrong"));
+        ph_api_fail(
+            response, 401, g_error_new(PH_ERROR, PH_ERROR_DENIED, "login or password is wrong"));
         return;
     }
     uint8_t hash[PH_TOKEN_HASH_BYTES];
@@ -438,8 +436,8 @@ check_type(const PhApiRequest *request, PhApiResponse *response)
         (request->content_type != NULL &&
             g_ascii_strncasecmp(request->content_type, "application/json", 16) == 0))
         return true;
-    ph_api_fail(response, 415,
-        g_error_new(PH_ERROR, PH_ERROR_SYNTAX, "the body must be application/json"));
+    ph_api_fail(
+        response, 415, g_error_new(PH_ERROR, PH_ERROR_SYNTAX, "the body must be application/json"));
     return false;
 }
 

@@ -424,6 +424,12 @@ find_scope(PhActionCall *call, const PhStoredScript *script, PhScriptPut *put, G
     const char *scope = ph_action_text(call, "scope");
     const char *name = ph_action_text(call, "scope_name");
     bool is_operator = ph_action_role(call) == PH_ROLE_OPERATOR;
+    if (name != NULL && scope == NULL) {
+        ph_action_blame(call, "scope");
+        g_set_error(error, PH_ERROR, PH_ERROR_SYNTAX,
+            "\"scope_name\" needs \"scope\": tenant, domain or site");
+        return false;
+    }
     if (scope == NULL && script != NULL) {
         put->scope = script->scope;
         put->scope_id = script->scope_id;

@@ -54,6 +54,19 @@ operator_list(PhActionCall *call, GError **error)
     return true;
 }
 
+/* Who manages the installation's own tenant manages the whole installation. */
+PH_IN_JOB static bool
+find_customer(PhActionCall *call, const char *name, int64_t *tenant_id_out, GError **error)
+{
+    if (!ph_tenant_find_blocking(name, ph_action_deadline_us(call), tenant_id_out, error))
+        return false;
+    if (*tenant_id_out != 0)
+        return true;
+    g_set_error(error, PH_ERROR, PH_ERROR_SYNTAX,
+        "\"%s\" is the installation itself: leave the tenant out", name);
+    return false;
+}
+
 static bool
 operator_add(PhActionCall *call, GError **error)
 {
@@ -62,7 +75,7 @@ operator_add(PhActionCall *call, GError **error)
     int64_t tenant_id = 0;
     if (tenant != NULL) {
         ph_action_blame(call, "tenant");
-        if (!ph_tenant_find_blocking(tenant, ph_action_deadline_us(call), &tenant_id, error))
+        if (!find_customer(call, tenant, &tenant_id, error))
             return false;
         ph_action_blame(call, "name");
     }
@@ -102,8 +115,8 @@ operator_remove(PhActionCall *call, GError **error)
 /* -- API keys ---------------------------------------------------------------------------------- */
 
 static const PhArgumentRow key_add_arguments[] = {
-    { "label", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL,
-        "what uses it", NULL, 0, 100 },
+    { "label", PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL, "what uses it",
+        NULL, 0, 100 },
     { "days", PH_ARGUMENT_INT, 0, "ends after so many days (never)", NULL, 1, 36500 },
     PH_OPTION("tenant", "may do what an administrator of this tenant may"),
     { 0 },
@@ -166,13 +179,13 @@ key_add(PhActionCall *call, GError **error)
         .label = g_strdup(ph_action_text(call, "label")),
         .role = tenant != NULL ? PH_ROLE_TENANT : PH_ROLE_OPERATOR,
         .created_by = g_strdup(ph_action_actor(call)),
-        .expires_us = days > 0 ? ph_time_now_us() + days * INT64_C(86400) * G_USEC_PER_SEC
-                               : INT64_MAX,
+        .expires_us =
+            days > 0 ? ph_time_now_us() + days * INT64_C(86400) * G_USEC_PER_SEC : INT64_MAX,
     };
     uint8_t hash[PH_TOKEN_HASH_BYTES];
     if (tenant != NULL) {
         ph_action_blame(call, "tenant");
-        if (!ph_tenant_find_blocking(tenant, ph_action_deadline_us(call), &key->tenant_id, error))
+        if (!find_customer(call, tenant, &key->tenant_id, error))
             return false;
     }
     int64_t id;
@@ -212,6 +225,12 @@ console_link(PhActionCall *call, GError **error)
 {
     int64_t expires_us;
     int port = 0;
+    /* Its session outlives the password and even the operator: whoever is on the server may. */
+    if (!ph_action_is_local(call)) {
+        g_set_error(error, PH_ERROR, PH_ERROR_DENIED,
+            "a link is made on the server itself: posthouse console-link");
+        return false;
+    }
     ph_plugins_each_service(find_port, &port);
     if (port == 0) {
         g_set_error(error, PH_ERROR, PH_ERROR_UNAVAILABLE,
@@ -237,7 +256,7 @@ const PhActionRow ph_operator_actions[] = {
     { "api-key.list", PH_ROLE_OPERATOR, 0, list_arguments, key_list_answers, key_list, "GET /api-keys", NULL, "what programs may call the API" },
     { "api-key.add", PH_ROLE_OPERATOR, PH_ACTION_CHANGES, key_add_arguments, key_add_answers, key_add, "POST /api-keys", NULL, "make a key for a program; it is shown once" },
     { "api-key.remove", PH_ROLE_OPERATOR, PH_ACTION_CHANGES, key_remove_arguments, NULL, key_remove, "DELETE /api-keys/{id}", NULL, "end one" },
-    { "console.link", PH_ROLE_OPERATOR, PH_ACTION_CHANGES | PH_ACTION_WITHOUT_STORE, NULL, link_answers, console_link, "POST /console-link", NULL, "a login to the console that works once, also while the database is away" },
+    { "console.link", PH_ROLE_OPERATOR, PH_ACTION_CHANGES | PH_ACTION_WITHOUT_STORE, NULL, link_answers, console_link, NULL, NULL, "a login to the console that works once, also while the database is away" },
     { 0 },
 };
 // clang-format on

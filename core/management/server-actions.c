@@ -384,8 +384,9 @@ check_database(PhActionCall *call)
     ph_store_status(&store);
     answer_check(call, "database", "Database", store.available ? "ok" : "bad",
         store.available ? "It answers." : store.last_error,
-        store.available ? NULL
-                        : "Nothing is lost: mail is told to try again. Look at the database's log.");
+        store.available
+            ? NULL
+            : "Nothing is lost: mail is told to try again. Look at the database's log.");
 }
 
 static void
@@ -420,8 +421,11 @@ check_disk(PhActionCall *call)
     bool near = available < MIN(total / 10, 4 * low_bytes);
     g_autofree char *size = g_format_size_full(available, G_FORMAT_SIZE_IEC_UNITS);
     g_autofree char *text = g_strdup_printf("%s are free.", size);
-    answer_check(call, "disk", "Room on the disk", low ? "bad" : near ? "warn" : "ok", text,
-        near ? "Make room, or move the state folder to a larger disk." : NULL);
+    answer_check(call, "disk", "Room on the disk",
+        low    ? "bad"
+        : near ? "warn"
+               : "ok",
+        text, near ? "Make room, or move the state folder to a larger disk." : NULL);
 }
 
 PH_IN_JOB static void
@@ -451,7 +455,8 @@ check_domains(PhActionCall *call)
     g_autofree char *bad = g_strdup_printf("Nobody reads postmaster of %s.", without->str);
     answer_check(call, "postmaster", "Postmaster addresses", without->len > 0 ? "warn" : "ok",
         without->len > 0 ? bad : "Each domain has one.",
-        without->len > 0 ? "Add an alias: other servers write there when something is wrong." : NULL);
+        without->len > 0 ? "Add an alias: other servers write there when something is wrong."
+                         : NULL);
 }
 
 static void
@@ -467,12 +472,16 @@ check_certificate(PhActionCall *call)
     }
     static const int64_t day_us = INT64_C(86400) * G_USEC_PER_SEC;
     int64_t days = (info.not_after_us - ph_time_now_us()) / day_us;
-    g_autofree char *text = info.is_local
-                                ? g_strdup_printf("%s has one of this server's own authority.", host)
-                                : g_strdup_printf("%s has one for %" G_GINT64_FORMAT " days.", host, days);
+    g_autofree char *text =
+        info.is_local ? g_strdup_printf("%s has one of this server's own authority.", host)
+                      : g_strdup_printf("%s has one for %" G_GINT64_FORMAT " days.", host, days);
     bool bad = days < 3;
     bool warn = info.is_local || days < 15;
-    answer_check(call, "certificate", "Certificate", bad ? "bad" : warn ? "warn" : "ok", text,
+    answer_check(call, "certificate", "Certificate",
+        bad    ? "bad"
+        : warn ? "warn"
+               : "ok",
+        text,
         info.is_local ? "Other people's programs do not know it: add a certificate from a public "
                         "authority under Certificates."
         : warn        ? "Add its successor under Certificates."
@@ -506,8 +515,7 @@ static const PhAnswerRow actions_answers[] = {
     PH_ITEM("route", TEXT, "its place in the API"),
     PH_ITEM("changes", BOOL, "it goes to the audit log"),
     PH_ITEM("help", TEXT, "what it does"),
-    { "arguments", PH_ANSWER_TEXT, PH_ANSWER_OF_ITEM | PH_ANSWER_LONG,
-        "its arguments, as JSON" },
+    { "arguments", PH_ANSWER_TEXT, PH_ANSWER_OF_ITEM | PH_ANSWER_LONG, "its arguments, as JSON" },
     { 0 },
 };
 

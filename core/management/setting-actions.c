@@ -1,7 +1,7 @@
 /* setting-actions.c - settings: reading, changing, their history, all of them as a document */
 #include "management/actions.h"
-#include "management/settings-document.h"
 #include "management/configuration.h"
+#include "management/settings-document.h"
 #include "runtime/settings.h"
 #include "store/store.h"
 
@@ -259,8 +259,8 @@ answer_setting(PhActionCall *call, const PhSettingRow *row, const PhSettings *se
     g_autoptr(GString) scopes = g_string_new(NULL);
     for (unsigned scope = PH_SCOPE_GLOBAL; scope <= PH_SCOPE_ACCOUNT; scope <<= 1)
         if ((row->scopes & scope) != 0)
-            g_string_append_printf(scopes, "%s%s", scopes->len > 0 ? " " : "",
-                ph_scope_name((PhScope)scope));
+            g_string_append_printf(
+                scopes, "%s%s", scopes->len > 0 ? " " : "", ph_scope_name((PhScope)scope));
     ph_answer_text(call, "key", row->key);
     ph_answer_text(call, "value", ph_settings_text(settings, row->key, &choice->ids));
     ph_answer_text(call, "default", row->default_value);

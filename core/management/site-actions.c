@@ -118,20 +118,11 @@ url_of(const PhStoredSite *site)
     return g_strdup_printf("%s://%s%s/", secure ? "https" : "http", host, suffix);
 }
 
-static char *
-root_of(const PhStoredSite *site)
-{
-    if (site->root[0] != '\0')
-        return g_strdup(site->root);
-    return g_build_filename(ph_configuration_state_folder(), "sites",
-        strcmp(site->name, "*") == 0 ? "default" : site->name, NULL);
-}
-
 static void
 answer_site(PhActionCall *call, const PhStoredSite *site)
 {
     g_autofree char *url = url_of(site);
-    g_autofree char *root = root_of(site);
+    g_autofree char *root = ph_configuration_site_root(site);
     ph_answer_text(call, "name", site->name);
     ph_answer_text(call, "names", site->names);
     ph_answer_text(call, "root", root);
@@ -189,9 +180,45 @@ site_show(PhActionCall *call, GError **error)
     return true;
 }
 
+/* Is this host name a domain of the caller's tenant, or below one? Nobody takes names of others. */
+PH_IN_JOB static bool
+may_name(PhActionCall *call, const char *name, GError **error)
+{
+    if (ph_action_role(call) == PH_ROLE_OPERATOR)
+        return true;
+    const char *part = g_str_has_prefix(name, "*.") ? name + 2 : name;
+    for (; part != NULL && part[0] != '\0'; part = strchr(part, '.')) {
+        part += part[0] == '.' ? 1 : 0;
+        g_autoptr(GError) cause = NULL;
+        g_autoptr(PhDomain) domain =
+            ph_domain_find_blocking(part, ph_action_deadline_us(call), &cause);
+        if (domain != NULL && ph_action_may_tenant(call, domain->tenant_id))
+            return true;
+        if (domain != NULL)
+            break; /* below my domain, but another's */
+        if (ph_error_code(cause) != PH_ERROR_NOT_FOUND && ph_error_code(cause) != PH_ERROR_SYNTAX) {
+            g_propagate_error(error, g_steal_pointer(&cause));
+            return false;
+        }
+    }
+    g_set_error(error, PH_ERROR, PH_ERROR_DENIED,
+        "\"%s\" is neither a domain of yours nor below one", name);
+    return false;
+}
+
+PH_IN_JOB static bool
+may_names(PhActionCall *call, const char *names, GError **error)
+{
+    g_auto(GStrv) words = g_strsplit(names, ",", -1);
+    for (char **word = words; *word != NULL; word++)
+        if ((*word)[0] != '\0' && !may_name(call, *word, error))
+            return false;
+    return true;
+}
+
 /* Takes over what was given; the rest stays. A root outside of the state folder is for operators:
  * what it names is read by everyone. */
-static bool
+PH_IN_JOB static bool
 take_options(PhActionCall *call, PhStoredSite *site, GError **error)
 {
     const char *names = ph_action_text(call, "names");
@@ -203,10 +230,12 @@ take_options(PhActionCall *call, PhStoredSite *site, GError **error)
             return false;
         g_free(site->names);
         site->names = clean;
+        if (!may_names(call, clean, error))
+            return false;
     }
     if (root != NULL) {
         ph_action_blame(call, "root");
-        g_autofree char *own = root_of(site);
+        g_autofree char *own = ph_configuration_site_root(site);
         bool is_own = root[0] == '\0' || strcmp(root, own) == 0;
         if (!is_own && ph_action_role(call) != PH_ROLE_OPERATOR) {
             g_set_error(error, PH_ERROR, PH_ERROR_DENIED, "only an operator chooses the folder");
@@ -240,7 +269,7 @@ make_root(const PhStoredSite *site)
         "<h1>This site is ready</h1>\n"
         "<p>Put your files beside this one, or give the site a route to a script.</p>\n"
         "</html>\n";
-    g_autofree char *root = root_of(site);
+    g_autofree char *root = ph_configuration_site_root(site);
     g_autofree char *index = g_build_filename(root, "index.html", NULL);
     if (site->root[0] != '\0' || g_mkdir_with_parents(root, FOLDER_MODE) != 0)
         return;
@@ -264,6 +293,8 @@ site_add(PhActionCall *call, GError **error)
         g_set_error(error, PH_ERROR, PH_ERROR_DENIED, "only an operator takes all other names");
         return false;
     }
+    if (strcmp(name, "*") != 0 && !may_name(call, name, error))
+        return false;
     g_autoptr(PhStoredSite) site = g_new0(PhStoredSite, 1);
     site->name = g_steal_pointer(&name);
     site->names = g_strdup("");
@@ -272,8 +303,7 @@ site_add(PhActionCall *call, GError **error)
     site->tenant_id = ph_action_tenant(call);
     if (tenant != NULL && ph_action_role(call) == PH_ROLE_OPERATOR) {
         ph_action_blame(call, "tenant");
-        if (!ph_tenant_find_blocking(
-                tenant, ph_action_deadline_us(call), &site->tenant_id, error))
+        if (!ph_tenant_find_blocking(tenant, ph_action_deadline_us(call), &site->tenant_id, error))
             return false;
     }
     int64_t id;
@@ -284,7 +314,7 @@ site_add(PhActionCall *call, GError **error)
         return false;
     ph_action_about_tenant(call, site->tenant_id);
     make_root(site);
-    g_autofree char *root = root_of(site);
+    g_autofree char *root = ph_configuration_site_root(site);
     ph_answer_int(call, "id", id);
     ph_answer_text(call, "root", root);
     return ph_configuration_load_blocking(ph_action_deadline_us(call), error);
@@ -397,8 +427,7 @@ check_route(PhActionCall *call, const PhStoredRoute *route, GError **error)
             route->prefix);
         return false;
     }
-    if (strspn(route->handler, "abcdefghijklmnopqrstuvwxyz0123456789-") !=
-            strlen(route->handler) ||
+    if (strspn(route->handler, "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(route->handler) ||
         route->handler[0] == '\0') {
         ph_action_blame(call, "handler");
         g_set_error(
@@ -408,8 +437,7 @@ check_route(PhActionCall *call, const PhStoredRoute *route, GError **error)
     bool needs = strcmp(route->handler, "lua") == 0 || strcmp(route->handler, "redirect") == 0;
     ph_action_blame(call, "target");
     if (needs && route->target[0] == '\0') {
-        g_set_error(
-            error, PH_ERROR, PH_ERROR_SYNTAX, "\"%s\" needs a target", route->handler);
+        g_set_error(error, PH_ERROR, PH_ERROR_SYNTAX, "\"%s\" needs a target", route->handler);
         return false;
     }
     if (strcmp(route->handler, "redirect") == 0 && strpbrk(route->target, "\r\n") != NULL) {
@@ -535,8 +563,7 @@ static bool
 certificate_list(PhActionCall *call, GError **error)
 {
     ph_assert_in_job();
-    g_autoptr(GPtrArray) rows =
-        ph_stored_certificates_blocking(ph_action_deadline_us(call), error);
+    g_autoptr(GPtrArray) rows = ph_stored_certificates_blocking(ph_action_deadline_us(call), error);
     if (rows == NULL)
         return false;
     for (guint i = 0; i < rows->len; i++) {

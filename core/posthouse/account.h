@@ -147,10 +147,10 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(PhCredential, ph_credential_free)
 
 /* What a login needs, in one round trip: the account or operator and its credentials. */
 typedef struct PhLoginRecord {
-    PhAccount *account;     /* null for an operator */
-    char *operator_name;    /* null for an account */
+    PhAccount *account;         /* null for an operator */
+    char *operator_name;        /* null for an account */
     int64_t operator_tenant_id; /* 0: of the whole installation */
-    GPtrArray *credentials; /* PhCredential */
+    GPtrArray *credentials;     /* PhCredential */
     int64_t version;
 } PhLoginRecord;
 
@@ -169,8 +169,8 @@ PH_API PH_IN_JOB bool ph_app_password_remove_blocking(
 PH_API PH_IN_JOB bool ph_credential_used_blocking(
     int64_t account_id, int64_t credential_id, int64_t deadline_us, GError **error);
 /* `tenant_id` 0: of the whole installation. */
-PH_API PH_IN_JOB bool ph_operator_add_blocking(const char *name, const char *verifier,
-    int64_t tenant_id, int64_t deadline_us, GError **error);
+PH_API PH_IN_JOB bool ph_operator_add_blocking(
+    const char *name, const char *verifier, int64_t tenant_id, int64_t deadline_us, GError **error);
 PH_API PH_IN_JOB bool ph_operator_remove_blocking(
     const char *name, int64_t deadline_us, GError **error);
 
@@ -185,7 +185,7 @@ typedef enum PhRouteKind {
 typedef struct PhRoute {
     PhRouteKind kind;
     bool domain_is_local;
-    int64_t tenant_id; /* of the local domain, else -1 */
+    int64_t tenant_id;  /* of the local domain, else -1 */
     GArray *accounts;   /* int64_t account ids, each once, ascending */
     GPtrArray *outside; /* addresses outside */
     bool over_quota;    /* some account is at its quota now */

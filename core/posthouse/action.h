@@ -65,7 +65,7 @@ typedef struct PhAnswerRow {
 } PhAnswerRow;
 
 enum {
-    PH_ACTION_CHANGES = 1 << 0, /* goes to the audit log */
+    PH_ACTION_CHANGES = 1 << 0,       /* goes to the audit log */
     PH_ACTION_WITHOUT_STORE = 1 << 1, /* works while the database is away */
 };
 

@@ -31,7 +31,7 @@ typedef struct PhApiRequest {
 typedef struct PhApiResponse {
     int status;
     char *content_type;
-    char *body; /* text */
+    char *body;       /* text */
     char *allow;      /* with 405 */
     char *set_cookie; /* null: as it is */
     int64_t retry_after_s;

@@ -54,5 +54,5 @@ PH_API void ph_page_response_clear(PhPageResponse *response);
  * and tells .lua from .lp. The compiled form is kept by path, inode, size and time of change. */
 PH_API PH_IN_JOB bool ph_page_run_file_blocking(const char *path, int fd,
     const PhPageRequest *request, PhPageResponse *response_out, GError **error);
-PH_API PH_IN_JOB bool ph_page_run_script_blocking(const char *script, const PhPageRequest *request,
-    PhPageResponse *response_out, GError **error);
+PH_API PH_IN_JOB bool ph_page_run_script_blocking(
+    const char *script, const PhPageRequest *request, PhPageResponse *response_out, GError **error);

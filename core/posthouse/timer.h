@@ -18,6 +18,7 @@ struct PhTimer {
     size_t index;      /* in the heap */
     void (*func)(void *data);
     void *data;
+    void *owner; /* whose code it was when the timer was made; the runtime's */
 };
 
 PH_API void ph_timer_init(PhTimer *timer, void (*func)(void *data), void *data);

@@ -28,7 +28,7 @@ static struct {
     PhMutex mutex;
     GCond cond;
     GThread *thread;
-    GQueue lines; /* of char*, each with its newline */
+    GQueue lines;  /* of char*, each with its newline */
     GQueue recent; /* of PhLogLine */
     uint64_t last_number;
     unsigned dropped;

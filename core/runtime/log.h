@@ -31,8 +31,8 @@ typedef struct PhLogLine {
 } PhLogLine;
 
 typedef struct PhLogFilter {
-    uint64_t after;      /* only those with a greater number; 0: all */
-    PhLogLevel level;    /* only those as important or more */
+    uint64_t after;       /* only those with a greater number; 0: all */
+    PhLogLevel level;     /* only those as important or more */
     const char *contains; /* in event, session or text; null: all */
 } PhLogFilter;
 

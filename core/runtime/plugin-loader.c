@@ -29,6 +29,7 @@ typedef struct Generation {
     PhPluginState state;
     GModule *module;
     const PhPlugin *plugin;
+    bool stopping; /* ph_plugin_stop() waits for its sessions, without the lock */
     GPtrArray *listeners;
     bool started;
 } Generation;
@@ -431,6 +432,17 @@ ph_plugin_replace(const char *name, const char *path, GError **error)
 
 /* -- stopping ---------------------------------------------------------------------------------- */
 
+/* Nothing needs its code any more. */
+static void
+forget_generation_locked(Generation *generation)
+{
+    stop_code(generation);
+    ph_log(PH_LOG_NOTICE, "plugin.stopped", "plugin=%s generation=%u", generation->name,
+        generation->number);
+    g_ptr_array_remove(loader.generations, generation);
+    generation_free(generation);
+}
+
 static void
 end_generation_locked(
     Generation *generation, int64_t deadline_ms, void (*close_one)(PhListeners *listeners))
@@ -440,11 +452,7 @@ end_generation_locked(
         generation->state = PH_PLUGIN_DRAINING;
         return;
     }
-    stop_code(generation);
-    ph_log(PH_LOG_NOTICE, "plugin.stopped", "plugin=%s generation=%u", generation->name,
-        generation->number);
-    g_ptr_array_remove(loader.generations, generation);
-    generation_free(generation);
+    forget_generation_locked(generation);
 }
 
 bool
@@ -453,12 +461,23 @@ ph_plugin_stop(const char *name, int64_t deadline_ms, GError **error)
     ph_assert_in_job();
     ph_mutex_lock(&loader.mutex);
     Generation *generation = find_locked(name, PH_PLUGIN_SERVING);
-    if (generation != NULL)
-        end_generation_locked(generation, deadline_ms, ph_listeners_release);
-    ph_mutex_unlock(&loader.mutex);
-    if (generation == NULL)
+    if (generation == NULL) {
+        ph_mutex_unlock(&loader.mutex);
         g_set_error(error, PH_ERROR, PH_ERROR_NOT_FOUND, "plugin \"%s\" is not serving", name);
-    return generation != NULL;
+        return false;
+    }
+    close_services(generation, ph_listeners_release);
+    generation->state = PH_PLUGIN_DRAINING;
+    generation->stopping = true;
+    ph_mutex_unlock(&loader.mutex);
+    /* Its sessions may take long: nobody else waits for them. */
+    bool ended = end_sessions(generation, deadline_ms);
+    ph_mutex_lock(&loader.mutex);
+    generation->stopping = false;
+    if (ended)
+        forget_generation_locked(generation);
+    ph_mutex_unlock(&loader.mutex);
+    return true;
 }
 
 void
@@ -488,7 +507,8 @@ ph_plugins_reap(void)
     ph_mutex_lock(&loader.mutex);
     for (guint i = loader.generations->len; i > 0; i--) {
         Generation *generation = loader.generations->pdata[i - 1];
-        if (generation->state == PH_PLUGIN_DRAINING && ph_owner_uses(&generation->owner) == 0)
+        if (generation->state == PH_PLUGIN_DRAINING && !generation->stopping &&
+            ph_owner_uses(&generation->owner) == 0)
             end_generation_locked(generation, 0, ph_listeners_close);
     }
     ph_mutex_unlock(&loader.mutex);

@@ -7,6 +7,8 @@
  */
 #include "runtime/reactor.h"
 
+#include "runtime/owner.h"
+
 #include "runtime/pool.h"
 
 #include <errno.h>
@@ -327,7 +329,7 @@ heap_down(PhReactor *reactor, PhTimer *timer)
 void
 ph_timer_init(PhTimer *timer, void (*func)(void *data), void *data)
 {
-    *timer = (PhTimer){ .func = func, .data = data };
+    *timer = (PhTimer){ .func = func, .data = data, .owner = ph_owner_current() };
 }
 
 bool
@@ -384,7 +386,10 @@ run_timers(PhReactor *reactor)
             continue;
         }
         ph_timer_disarm(timer);
+        /* What the function makes (tasks, connections) counts for the code that it belongs to. */
+        PhOwner *previous = ph_owner_enter(timer->owner);
         timer->func(timer->data);
+        ph_owner_leave(previous);
     }
 }
 

@@ -102,8 +102,8 @@ describe(const GPtrArray *sites)
             g_variant_builder_add(&names, "s", site->names->pdata[n]);
         for (guint r = 0; r < site->routes->len; r++) {
             const PhSiteRoute *route = site->routes->pdata[r];
-            g_variant_builder_add(&routes, "(xsss)", (gint64)route->id, route->prefix,
-                route->handler, route->target);
+            g_variant_builder_add(
+                &routes, "(xsss)", (gint64)route->id, route->prefix, route->handler, route->target);
         }
         g_variant_builder_add(&all, "(xxssbbasa(xsss))", (gint64)site->id, (gint64)site->tenant_id,
             site->name, site->root, (gboolean)site->https_only, (gboolean)site->pages, &names,

@@ -325,8 +325,7 @@ load_key(SSL_CTX *context, const PhSecret *key)
     BIO *bio = BIO_new_mem_buf(ph_secret_bytes(key), (int)ph_secret_length(key));
     /* An empty passphrase, or OpenSSL would ask at a terminal. */
     static char no_passphrase[] = "";
-    EVP_PKEY *pkey =
-        bio != NULL ? PEM_read_bio_PrivateKey(bio, NULL, NULL, no_passphrase) : NULL;
+    EVP_PKEY *pkey = bio != NULL ? PEM_read_bio_PrivateKey(bio, NULL, NULL, no_passphrase) : NULL;
     bool good = pkey != NULL && SSL_CTX_use_PrivateKey(context, pkey) == 1 &&
                 SSL_CTX_check_private_key(context) == 1;
     EVP_PKEY_free(pkey);

@@ -414,8 +414,7 @@ ph_account_change_blocking(
             g_set_error(
                 error, PH_ERROR, PH_ERROR_NOT_FOUND, "no account %" G_GINT64_FORMAT, account_id);
         else
-            g_set_error(
-                error, PH_ERROR, PH_ERROR_CONFLICT, "the account was changed meanwhile");
+            g_set_error(error, PH_ERROR, PH_ERROR_CONFLICT, "the account was changed meanwhile");
         return false;
     }
     ph_batch_restart(&batch);

@@ -425,7 +425,7 @@ ph_tenant_remove_blocking(const char *name, int64_t deadline_us, GError **error)
     if (!ph_batch_run_blocking(lease, &batch, 0, &cause)) {
         if (ph_error_code(cause) == PH_ERROR_CONFLICT)
             g_set_error(error, PH_ERROR, PH_ERROR_CONFLICT,
-                "tenant \"%s\" still has domains, sites, scripts or operators", name);
+                "tenant \"%s\" still has domains, sites, scripts, operators or API keys", name);
         else
             g_propagate_error(error, g_steal_pointer(&cause));
         return false;

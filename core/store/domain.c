@@ -249,8 +249,7 @@ ph_domain_remove_blocking(const char *name, int64_t deadline_us, GError **error)
 
 static const PhStatement list_domains = {
     "domain-list",
-    "SELECT " DOMAIN_COLUMNS
-    "WHERE d.name > $1::text COLLATE \"C\"\n"
+    "SELECT " DOMAIN_COLUMNS "WHERE d.name > $1::text COLLATE \"C\"\n"
     "  AND ($2::text IS NULL OR d.name LIKE $2::text OR d.name_ascii LIKE $2::text)\n"
     "  AND ($4::bigint = 0 OR d.tenant_id = $4::bigint)\n"
     "ORDER BY d.name\n"

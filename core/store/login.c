@@ -344,8 +344,12 @@ static const PhStatement add_operator = {
     "INSERT INTO operator (name, verifier, tenant_id) VALUES ($1::text, $2::text, $3::bigint) ON CONFLICT DO NOTHING",
 };
 
-static const PhStatement remove_operator = { "operator-remove",
-    "DELETE FROM operator WHERE name = $1::text" };
+/* Another operator of this name must not find its sessions. */
+static const PhStatement remove_operator = {
+    "operator-remove",
+    "WITH sessions AS (DELETE FROM console_session WHERE login = $1::text AND account_id = 0)\n"
+    "DELETE FROM operator WHERE name = $1::text",
+};
 
 static bool
 is_operator_name(const char *name)
@@ -357,8 +361,8 @@ is_operator_name(const char *name)
 }
 
 bool
-ph_operator_add_blocking(const char *name, const char *verifier, int64_t tenant_id,
-    int64_t deadline_us, GError **error)
+ph_operator_add_blocking(
+    const char *name, const char *verifier, int64_t tenant_id, int64_t deadline_us, GError **error)
 {
     if (!is_operator_name(name)) {
         g_set_error(error, PH_ERROR, PH_ERROR_SYNTAX,

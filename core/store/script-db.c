@@ -564,9 +564,8 @@ ph_script_db_take_blocking(int64_t zone_tenant, int64_t deadline_us, GError **er
         db_free(db);
     }
     ZoneNames names = { .password = NULL };
-    if (!prepare_zone(zone_tenant, deadline_us, &names, error))
-        return NULL;
-    db = connect_db(zone_tenant, &names, deadline_us, error);
+    bool good = prepare_zone(zone_tenant, deadline_us, &names, error);
+    db = good ? connect_db(zone_tenant, &names, deadline_us, error) : NULL;
     g_free(names.password);
     return db;
 }

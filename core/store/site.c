@@ -74,8 +74,7 @@ commit_change(PhLease *lease, GError **error)
 
 static const PhStatement list_sites = {
     "site-list",
-    "SELECT " SITE_COLUMNS
-    "WHERE s.name > $1::text COLLATE \"C\"\n"
+    "SELECT " SITE_COLUMNS "WHERE s.name > $1::text COLLATE \"C\"\n"
     "  AND ($2::bigint = 0 OR s.tenant_id = $2::bigint)\n"
     "  AND ($3::text IS NULL OR EXISTS (SELECT FROM site_name n WHERE n.site_id = s.site_id AND n.name LIKE $3::text))\n"
     "ORDER BY s.name\n"

@@ -53,8 +53,7 @@ PH_IN_JOB GPtrArray *ph_stored_routes_blocking(
 /* The site's id 0: a new one. Names are checked by the caller; its own name is not in `names`. */
 PH_IN_JOB bool ph_stored_site_put_blocking(const PhStoredSite *site, int64_t if_version,
     int64_t deadline_us, int64_t *id_out, GError **error);
-PH_IN_JOB bool ph_stored_site_remove_blocking(
-    int64_t site_id, int64_t deadline_us, GError **error);
+PH_IN_JOB bool ph_stored_site_remove_blocking(int64_t site_id, int64_t deadline_us, GError **error);
 /* The route's id 0: a new one. */
 PH_IN_JOB bool ph_stored_route_put_blocking(
     const PhStoredRoute *route, int64_t deadline_us, int64_t *id_out, GError **error);

@@ -38,6 +38,9 @@ typedef struct Request {
     GByteArray *body;
     bool too_large;
     bool seen;   /* the head was looked at */
+    bool is_api; /* as the base path was then */
+    bool is_stream;
+    char *base;
     PhTask task; /* the job under way; begun with the first one */
     bool has_task;
     PhApiRequest asked; /* its texts are owned by `texts` */
@@ -60,13 +63,14 @@ const char *admin_below_base(const char *path, const char *base);
 
 /* -- assets.c ---------------------------------------------------------------------------------- */
 
-/* Answers with a file of the console. `path` is below the base path and begins with "/". */
+/* Answers with a file of the console. */
 PH_ON_REACTOR enum MHD_Result admin_serve_asset(
-    Request *request, const char *path, const char *base);
+    Request *request, const char *method, const char *target, const char *base);
 
 /* -- events.c ---------------------------------------------------------------------------------- */
 
-/* Begins a stream of server-sent events; who calls is looked at with each look. */
+/* Begins a stream of server-sent events, of one who has logged in; that is looked at again with each
+ * look. */
 PH_ON_REACTOR enum MHD_Result admin_begin_events(Request *request);
 /* The request has ended. */
 PH_ON_REACTOR void admin_end_events(EventStream *events);

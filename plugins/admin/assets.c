@@ -57,11 +57,11 @@ response_of(GBytes *bytes)
 }
 
 static enum MHD_Result
-send_text(Request *request, unsigned status, const char *header, const char *value,
-    const char *text)
+send_text(
+    Request *request, unsigned status, const char *header, const char *value, const char *text)
 {
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer(strlen(text), (void *)(uintptr_t)text, MHD_RESPMEM_PERSISTENT);
+    struct MHD_Response *response = MHD_create_response_from_buffer(
+        strlen(text), (void *)(uintptr_t)text, MHD_RESPMEM_PERSISTENT);
     admin_add_common_headers(response);
     MHD_add_response_header(response, "Content-Type", "text/plain; charset=utf-8");
     if (header != NULL)
@@ -141,9 +141,12 @@ send_asset(Request *request, const char *name)
 }
 
 enum MHD_Result
-admin_serve_asset(Request *request, const char *target, const char *base)
+admin_serve_asset(Request *request, const char *method, const char *target, const char *base)
 {
     ph_assert_on_reactor();
+    if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
+        return send_text(
+            request, MHD_HTTP_METHOD_NOT_ALLOWED, "Allow", "GET, HEAD", "Pages are read only.\n");
     static const char folder[] = "/assets/";
     g_autofree char *bare = g_strndup(target, strcspn(target, "?"));
     size_t base_length = strlen(base);
@@ -156,9 +159,9 @@ admin_serve_asset(Request *request, const char *target, const char *base)
     if (strcmp(path, "/") == 0 || strcmp(path, "/index.html") == 0)
         return send_entry(request, base);
     /* Names as the build gives them: no escapes, no folders, no compressed ones by name. */
-    bool is_asset =
-        g_str_has_prefix(path, folder) && strchr(path + strlen(folder), '/') == NULL &&
-        strstr(path, "..") == NULL && strchr(path, '%') == NULL && type_of(path) != NULL;
+    bool is_asset = g_str_has_prefix(path, folder) && strchr(path + strlen(folder), '/') == NULL &&
+                    strstr(path, "..") == NULL && strchr(path, '%') == NULL &&
+                    type_of(path) != NULL;
     if (is_asset)
         return send_asset(request, path);
     return send_text(request, MHD_HTTP_NOT_FOUND, NULL, NULL, "There is nothing here.\n");

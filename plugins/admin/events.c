@@ -141,7 +141,8 @@ look_done(PhTask *task, void *data)
     for (Topic topic = 0; topic < N_TOPICS; topic++)
         if (look->found[topic] != NULL)
             take_topic(events, topic, look->found[topic]);
-    events->over = events->over || look->status == MHD_HTTP_UNAUTHORIZED ||
+    /* 0: no topic that there is was asked for, so nobody was asked who this is either. */
+    events->over = events->over || look->status == 0 || look->status == MHD_HTTP_UNAUTHORIZED ||
                    look->status == MHD_HTTP_FORBIDDEN || ph_monotonic_us() > events->until_us;
     /* A comment keeps proxies from thinking that nobody is there, and finds clients that left. */
     if (events->out->len == 0)
@@ -169,8 +170,7 @@ look_now(void *data)
     };
     look->log_after = events->log_after;
     memcpy(look->wanted, events->wanted, sizeof(look->wanted));
-    ph_task_run(
-        &events->request->task, PH_LANE_CONSOLE, look_job, look_done, look, look_free);
+    ph_task_run(&events->request->task, PH_LANE_CONSOLE, look_job, look_done, look, look_free);
 }
 
 static ssize_t
@@ -204,8 +204,7 @@ choose_topics(EventStream *events, const char *query)
         g_autofree char *value = g_uri_unescape_string(*pair + strlen("topics="), NULL);
         g_auto(GStrv) words = g_strsplit(value != NULL ? value : "", ",", -1);
         for (Topic topic = 0; topic < N_TOPICS; topic++)
-            events->wanted[topic] =
-                g_strv_contains((const char *const *)words, topics[topic].name);
+            events->wanted[topic] = g_strv_contains((const char *const *)words, topics[topic].name);
     }
 }
 
@@ -220,11 +219,9 @@ admin_begin_events(Request *request)
     choose_topics(events, request->asked.query);
     ph_timer_init(&events->timer, look_now, events);
     request->events = events;
-    request->has_task = true;
-    ph_task_init(&request->task, ph_reactor_apart());
     enum { BLOCK_BYTES = 16 * 1024 };
-    struct MHD_Response *response = MHD_create_response_from_callback(
-        MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_some, events, NULL);
+    struct MHD_Response *response =
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_some, events, NULL);
     admin_add_common_headers(response);
     MHD_add_response_header(response, "Content-Type", "text/event-stream");
     MHD_add_response_header(response, "Cache-Control", "no-store");

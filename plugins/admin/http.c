@@ -4,8 +4,8 @@
  * answer may be queued only from there: what a job found out waits in the request until libmicrohttpd,
  * resumed, asks again.
  */
-#include "admin.h"
 #include "admin-ui/admin-ui-resources.h"
+#include "admin.h"
 
 #include "posthouse/log.h"
 
@@ -32,8 +32,7 @@ run(void *data)
     admin_http_run(data);
 }
 
-G_GNUC_PRINTF(2, 0) static void
-log_message(void *data, const char *format, va_list arguments)
+G_GNUC_PRINTF(2, 0) static void log_message(void *data, const char *format, va_list arguments)
 {
     (void)data;
     g_autofree char *text = g_strdup_vprintf(format, arguments);
@@ -62,6 +61,7 @@ request_free(void *data)
     g_byte_array_unref(request->body);
     g_ptr_array_unref(request->texts);
     ph_api_response_clear(&request->answer);
+    g_free(request->base);
     g_free(request);
 }
 
@@ -113,8 +113,8 @@ take_head(Request *request, const char *method, const char *target, const char *
         .query = keep(request, query != NULL ? query + 1 : NULL),
         .content_type = keep(request, header(request, "Content-Type")),
         .authorization = keep(request, header(request, "Authorization")),
-        .token = keep(request, MHD_lookup_connection_value(request->connection, MHD_COOKIE_KIND,
-                                   PH_CONSOLE_COOKIE)),
+        .token = keep(request,
+            MHD_lookup_connection_value(request->connection, MHD_COOKIE_KIND, PH_CONSOLE_COOKIE)),
         .csrf = keep(request, header(request, "X-CSRF-Token")),
         .peer_address = peer_of(request),
     };
@@ -143,8 +143,8 @@ static enum MHD_Result
 send_answer(Request *request)
 {
     const PhApiResponse *answer = &request->answer;
-    struct MHD_Response *response = MHD_create_response_from_buffer(
-        strlen(answer->body), answer->body, MHD_RESPMEM_MUST_COPY);
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(strlen(answer->body), answer->body, MHD_RESPMEM_MUST_COPY);
     if (response == NULL)
         return MHD_NO;
     admin_add_common_headers(response);
@@ -251,7 +251,10 @@ static char *
 base_path(void)
 {
     g_autoptr(PhSettings) settings = ph_settings_current();
-    return g_strdup(ph_settings_text(settings, "admin.base_path", NULL));
+    const char *base = ph_settings_text(settings, "admin.base_path", NULL);
+    /* A wrong one must not lock everybody out. */
+    bool good = base[0] == '/' && g_str_has_suffix(base, "/") && strpbrk(base, "?#%\"<>") == NULL;
+    return g_strdup(good ? base : "/");
 }
 
 /* The target of the head arrives here, before anything is decoded. */
@@ -273,26 +276,31 @@ answer(void *data, struct MHD_Connection *connection, const char *url, const cha
     (void)url;
     (void)version;
     Request *request = *request_place;
+    if (request->answered && request->is_stream && request->answer.status == MHD_HTTP_OK)
+        return admin_begin_events(request);
     if (request->answered)
         return send_answer(request);
     const char *target = request->texts->pdata[0];
-    g_autofree char *base = base_path();
-    const char *path = admin_below_base(target, base);
-    bool api = path != NULL && is_api(path);
     if (!request->seen) {
         request->seen = true;
-        if (api)
-            take_head(request, method, target, base);
+        request->base = base_path();
+        const char *path = admin_below_base(target, request->base);
+        request->is_api = path != NULL && is_api(path);
+        if (request->is_api)
+            take_head(request, method, target, request->base);
         return MHD_YES;
     }
     if (*length > 0)
         return take_piece(request, bytes, length);
     if (request->too_large)
         return refuse_too_large(request);
-    if (!api)
-        return admin_serve_asset(request, target, base);
-    if (strcmp(request->asked.path, "/events") == 0 && strcmp(method, "GET") == 0)
-        return admin_begin_events(request);
+    if (!request->is_api)
+        return admin_serve_asset(request, method, target, request->base);
+    if (strcmp(request->asked.path, "/events") == 0 && strcmp(method, "GET") == 0) {
+        /* First of all: who is it? */
+        request->is_stream = true;
+        request->asked.path = "/session";
+    }
     return begin_job(request);
 }
 
@@ -316,6 +324,13 @@ request_ended(void *data, struct MHD_Connection *connection, void **request_plac
 
 /* -- life -------------------------------------------------------------------------------------- */
 
+static void
+forget_resource(Admin *admin)
+{
+    g_resource_unref(admin->resource);
+    ph_admin_ui_unregister_resource();
+}
+
 bool
 admin_http_start(Admin *admin, GError **error)
 {
@@ -324,11 +339,11 @@ admin_http_start(Admin *admin, GError **error)
     admin->resource = g_resource_ref(ph_admin_ui_get_resource());
     admin->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0,
-        NULL, NULL, answer, admin,                                              //
-        MHD_OPTION_EXTERNAL_LOGGER, log_message, NULL,                          //
-        MHD_OPTION_URI_LOG_CALLBACK, begin_request, admin,                      //
-        MHD_OPTION_NOTIFY_COMPLETED, request_ended, NULL,                       //
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,                 //
+        NULL, NULL, answer, admin,                              //
+        MHD_OPTION_EXTERNAL_LOGGER, log_message, NULL,          //
+        MHD_OPTION_URI_LOG_CALLBACK, begin_request, admin,      //
+        MHD_OPTION_NOTIFY_COMPLETED, request_ended, NULL,       //
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX, //
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_TIMEOUT_S, MHD_OPTION_END);
     const union MHD_DaemonInfo *info =
         admin->daemon != NULL ? MHD_get_daemon_info(admin->daemon, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
@@ -336,12 +351,14 @@ admin_http_start(Admin *admin, GError **error)
         g_set_error(error, PH_ERROR, PH_ERROR_TEMPORARY, "libmicrohttpd does not start");
         if (admin->daemon != NULL)
             MHD_stop_daemon(admin->daemon);
+        forget_resource(admin);
         return false;
     }
     admin->watch = ph_watch_new(ph_reactor_apart(), info->epoll_fd, run, admin, error);
     if (admin->watch != NULL)
         return true;
     MHD_stop_daemon(admin->daemon);
+    forget_resource(admin);
     return false;
 }
 
@@ -357,8 +374,8 @@ stop_on_reactor(void *data)
 void
 admin_http_stop(Admin *admin)
 {
-    ph_reactor_run_blocking(ph_reactor_apart(), stop_on_reactor, admin);
+    /* The watch goes first: its descriptor's number may be another's as soon as it is closed. */
     ph_watch_free(admin->watch);
-    g_resource_unref(admin->resource);
-    ph_admin_ui_unregister_resource();
+    ph_reactor_run_blocking(ph_reactor_apart(), stop_on_reactor, admin);
+    forget_resource(admin);
 }

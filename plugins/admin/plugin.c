@@ -27,8 +27,7 @@ fill_peer(PhConnection *connection, struct sockaddr_storage *peer, socklen_t *le
     ph_assert_on_reactor();
     g_autoptr(GSocketAddress) address = g_inet_socket_address_new_from_string(
         ph_connection_peer_address(connection), (guint)ph_connection_peer_port(connection));
-    if (address == NULL ||
-        !g_socket_address_to_native(address, peer, sizeof(*peer), NULL)) {
+    if (address == NULL || !g_socket_address_to_native(address, peer, sizeof(*peer), NULL)) {
         peer->ss_family = AF_UNSPEC;
         *length_out = sizeof(peer->ss_family);
         return;

@@ -600,6 +600,21 @@ look_job_free(void *data)
 
 /* -- finding ----------------------------------------------------------------------------------- */
 
+/* Roots that nobody asked for lately: those of sites that are no more, above all. A look under way has
+ * asked within this time. */
+static gboolean
+is_old_root(gpointer key, gpointer value, gpointer data)
+{
+    enum { KEPT_S = 120 };
+    (void)key;
+    HttpCache *cache = data;
+    RootSlot *slot = value;
+    if (ph_monotonic_us() - slot->checked_us < (int64_t)KEPT_S * G_USEC_PER_SEC)
+        return FALSE;
+    replace_root(cache, slot, NULL);
+    return TRUE;
+}
+
 /* The same route is asked for again and again, and its texts stay where they are as long as the snapshot
  * of sites does. */
 static RootSlot *
@@ -608,6 +623,8 @@ find_slot(HttpCache *cache, const char *folder, const char *below)
     if (cache->last_slot != NULL && cache->last_folder == folder && cache->last_below == below &&
         cache->last_sites == cache->local->sites_generation)
         return cache->last_slot;
+    if (cache->last_sites != cache->local->sites_generation)
+        g_hash_table_foreach_remove(cache->roots, is_old_root, cache);
     char name[1024];
     int length = g_snprintf(name, sizeof(name), "%s\n%s", folder, below);
     if (length < 0 || (size_t)length >= sizeof(name))

@@ -114,6 +114,35 @@ subtest 'roles' => sub {
     is_answer(Posthouse::Console->new($server)->login('alice@example.test', $app->{password}), 401, 'denied', 'does not open the console');
 };
 
+subtest 'nobody gets more than was meant' => sub {
+    for my $words (['operator add wide --tenant installation --password-stdin'], ['api-key add wide --tenant installation']) {
+        my ($status, $text) = $server->cli([split / /, $words->[0]], "$Posthouse::password\n");
+        isnt($status, 0, $words->[0]);
+        like($text, qr/is the installation itself/, 'is refused');
+    }
+    my $tenant = Posthouse::Console->new($server);
+    $tenant->login('customer-admin');
+    is_answer($tenant->call(POST => '/domains', {name => 'gmail.example'}), 403, 'denied', 'a tenant takes no domain');
+    is_answer($tenant->call(POST => '/sites', {name => 'www.example.test'}), 403, 'denied', 'nor a name of others');
+    is_answer($tenant->call(PATCH => '/sites/www.customer.example', {names => '*.example.test'}), 403, 'denied', 'nor as a second name');
+    is_answer($tenant->call(PATCH => '/sites/www.customer.example', {names => 'shop.customer.example'}), 200, undef, 'but one of its own');
+    is_answer($admin->call(POST => '/actions/console.link', {}), 403, 'denied', 'a link is made on the server only');
+    $server->cli_ok([qw(operator add twin --password-stdin)], "$Posthouse::password\n");
+    my $twin = Posthouse::Console->new($server);
+    $twin->login('twin');
+    $server->cli_ok(qw(operator remove twin));
+    $server->cli_ok([qw(operator add twin --password-stdin)], "another-horse-9\n");
+    is_answer($twin->call(GET => '/session'), 401, undef, 'another of the same name does not find the session');
+    $server->cli_ok(qw(operator remove twin));
+    my $big = 'x' x 100_000;
+    $admin->call(PUT => '/scripts/long', {text => "return {} -- $big"});
+    my $log = $admin->call(GET => '/audit?action=lua.install')->{content};
+    cmp_ok(length $log, '<', 20_000, 'a long text is in the audit log by its hash');
+    my $nobody = Posthouse::Console->new($server);
+    is_answer($nobody->raw(GET => '/api/v1/events?topics=status'), 401, undef, 'a stream needs a login');
+    is($admin->raw(POST => '/')->{status}, 405, 'pages are read only');
+};
+
 subtest 'sessions end with their reason' => sub {
     my $user = Posthouse::Console->new($server);
     $user->login('bob@example.test');
@@ -198,6 +227,10 @@ subtest 'events' => sub {
 };
 
 subtest 'hostile requests' => sub {
+    for my $query ('', '?topics=', '?topics=nothing', '?topics=status') {
+        is(Posthouse::Console->new($server)->raw(GET => "/api/v1/events$query")->{status}, 401, "no stream$query for strangers");
+    }
+    is($admin->raw(GET => '/api/v1/events')->{content}, "retry: 3000\n\n:\n\n", 'a stream of nothing ends at once');
     for my $bytes ("\0\0\0\0\r\n\r\n", "GET\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", 'A' x 100_000, "GET /%zz HTTP/1.1\r\nHost: x\r\n\r\n",
         "POST /api/v1/domains HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n",
         "POST /api/v1/session HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",

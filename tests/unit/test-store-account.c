@@ -54,7 +54,8 @@ test_domain(void)
         ph_domain_remove_blocking("example.test", test_deadline(), &refusal), PH_ERROR_CONFLICT);
     refused(
         ph_domain_remove_blocking("missing.test", test_deadline(), &refusal), PH_ERROR_NOT_FOUND);
-    g_autoptr(PhPage) page = ph_domain_list_blocking(&(PhListFilter){ 0 }, NULL, 10, test_deadline(), &error);
+    g_autoptr(PhPage) page =
+        ph_domain_list_blocking(&(PhListFilter){ 0 }, NULL, 10, test_deadline(), &error);
     g_assert_no_error(error);
     g_assert_cmpuint(page->items->len, ==, 2);
     const PhDomain *first = page->items->pdata[0];
@@ -103,7 +104,9 @@ test_account_life(void)
     int64_t version = account->version;
     g_assert_true(
         ph_account_set_state_blocking(alice, PH_ACCOUNT_SUSPENDED, test_deadline(), &error));
-    g_assert_true(ph_account_change_blocking(alice, &(PhAccountChange){ .quota_bytes = 1000, .quota_messages = 10, .if_version = -1 }, test_deadline(), &error));
+    g_assert_true(ph_account_change_blocking(alice,
+        &(PhAccountChange){ .quota_bytes = 1000, .quota_messages = 10, .if_version = -1 },
+        test_deadline(), &error));
     g_clear_pointer(&account, ph_account_free);
     account = ph_account_find_blocking("alice@example.test", test_deadline(), &error);
     g_assert_cmpint(account->version, >, version);
@@ -154,16 +157,17 @@ test_account_pages(void)
     test_account("per_cent");
     g_autoptr(GError) error = NULL;
     g_autoptr(PhPage) first =
-        ph_account_list_blocking(&(PhListFilter){ .domain = "example.test", .text = "user" }, NULL, 4, test_deadline(), &error);
+        ph_account_list_blocking(&(PhListFilter){ .domain = "example.test", .text = "user" }, NULL,
+            4, test_deadline(), &error);
     g_assert_no_error(error);
     g_assert_cmpuint(first->items->len, ==, 4);
     g_assert_nonnull(first->next);
-    g_autoptr(PhPage) second =
-        ph_account_list_blocking(&(PhListFilter){ .text = "user" }, first->next, 4, test_deadline(), &error);
+    g_autoptr(PhPage) second = ph_account_list_blocking(
+        &(PhListFilter){ .text = "user" }, first->next, 4, test_deadline(), &error);
     g_assert_cmpuint(second->items->len, ==, 3);
     g_assert_null(second->next);
-    g_autoptr(PhPage) literal =
-        ph_account_list_blocking(&(PhListFilter){ .text = "r_c" }, NULL, 10, test_deadline(), &error);
+    g_autoptr(PhPage) literal = ph_account_list_blocking(
+        &(PhListFilter){ .text = "r_c" }, NULL, 10, test_deadline(), &error);
     g_assert_cmpuint(literal->items->len, ==, 1);
     tear_down();
 }
@@ -217,7 +221,8 @@ test_operators(void)
     set_up();
     g_autoptr(GError) error = NULL;
     g_assert_true(ph_operator_add_blocking("admin", "v1", 0, test_deadline(), &error));
-    refused(ph_operator_add_blocking("admin", "v1", 0, test_deadline(), &refusal), PH_ERROR_CONFLICT);
+    refused(
+        ph_operator_add_blocking("admin", "v1", 0, test_deadline(), &refusal), PH_ERROR_CONFLICT);
     refused(ph_operator_add_blocking("a@b", "v1", 0, test_deadline(), &refusal), PH_ERROR_SYNTAX);
     g_assert_true(ph_password_set_blocking("admin", "v2", test_deadline(), &error));
     g_autoptr(PhLoginRecord) record = ph_login_record_blocking("admin", test_deadline(), &error);
@@ -303,7 +308,9 @@ test_routes(void)
     g_assert_true(
         ph_account_set_state_blocking(carol, PH_ACCOUNT_CLOSING, test_deadline(), &error));
     assert_route("carol@example.test", PH_ROUTE_UNKNOWN, 0, 0);
-    g_assert_true(ph_account_change_blocking(bob, &(PhAccountChange){ .quota_bytes = 0, .quota_messages = 1, .if_version = -1 }, test_deadline(), &error));
+    g_assert_true(ph_account_change_blocking(bob,
+        &(PhAccountChange){ .quota_bytes = 0, .quota_messages = 1, .if_version = -1 },
+        test_deadline(), &error));
     g_autoptr(PhRoute) before = route("bob@example.test");
     g_assert_false(before->over_quota);
     test_deliver((PhMailboxKey){ bob, 0 }, "fills");
@@ -353,8 +360,8 @@ test_aliases(void)
         PH_ERROR_SYNTAX);
     refused(ph_account_add_blocking("a@example.test", NULL, NULL, test_deadline(), NULL, &refusal),
         PH_ERROR_CONFLICT);
-    g_autoptr(PhPage) page =
-        ph_alias_list_blocking(&(PhListFilter){ .domain = "example.test" }, NULL, 2, test_deadline(), &error);
+    g_autoptr(PhPage) page = ph_alias_list_blocking(
+        &(PhListFilter){ .domain = "example.test" }, NULL, 2, test_deadline(), &error);
     g_assert_no_error(error);
     g_assert_cmpuint(page->items->len, ==, 2);
     g_assert_cmpstr(((PhAlias *)page->items->pdata[0])->address, ==, "a@example.test");

@@ -442,15 +442,14 @@ test_audit(void)
         ph_audit_list_blocking(&all, first->next, 3, test_deadline(), &error);
     g_assert_cmpuint(second->items->len, ==, 2);
     g_assert_null(second->next);
-    g_autoptr(PhPage) alice =
-        ph_audit_list_blocking(&of_alice, NULL, 10, test_deadline(), &error);
+    g_autoptr(PhPage) alice = ph_audit_list_blocking(&of_alice, NULL, 10, test_deadline(), &error);
     g_assert_cmpuint(alice->items->len, ==, 2);
     const PhAuditEntry *entry = alice->items->pdata[0];
     g_assert_cmpint(entry->tenant_id, ==, 1);
     g_assert_cmpstr(entry->before, ==, "");
     g_assert_cmpstr(entry->after, ==, "{}");
-    g_autoptr(PhPage) found = ph_audit_list_blocking(
-        &(PhAuditFilter){ .text = "t3" }, NULL, 10, test_deadline(), &error);
+    g_autoptr(PhPage) found =
+        ph_audit_list_blocking(&(PhAuditFilter){ .text = "t3" }, NULL, 10, test_deadline(), &error);
     g_assert_cmpuint(found->items->len, ==, 1);
     test_store_close(conninfo);
 }

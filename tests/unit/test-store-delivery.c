@@ -220,7 +220,9 @@ test_delivery_each(void)
     int64_t bob = test_account("bob");
     int64_t carol = test_account("carol");
     g_autoptr(GError) error = NULL;
-    g_assert_true(ph_account_change_blocking(bob, &(PhAccountChange){ .quota_bytes = 50, .quota_messages = 0, .if_version = -1 }, test_deadline(), &error));
+    g_assert_true(ph_account_change_blocking(bob,
+        &(PhAccountChange){ .quota_bytes = 50, .quota_messages = 0, .if_version = -1 },
+        test_deadline(), &error));
     g_assert_true(
         ph_account_set_state_blocking(carol, PH_ACCOUNT_CLOSING, test_deadline(), &error));
     g_autoptr(PhDelivery) delivery = test_message(PH_DELIVERY_EACH, "each");

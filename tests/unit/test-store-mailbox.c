@@ -565,7 +565,9 @@ test_copy_and_move(void)
     refused(ph_mailbox_copy_blocking(
                 alice, inbox.key, two, missing, false, test_deadline(), &refusal) != NULL,
         PH_ERROR_NOT_FOUND);
-    works(ph_account_change_blocking(alice, &(PhAccountChange){ .quota_bytes = 0, .quota_messages = 7, .if_version = -1 }, test_deadline(), &failure));
+    works(ph_account_change_blocking(alice,
+        &(PhAccountChange){ .quota_bytes = 0, .quota_messages = 7, .if_version = -1 },
+        test_deadline(), &failure));
     g_autoptr(PhUidSet) three = uids("3");
     refused(ph_mailbox_copy_blocking(
                 alice, inbox.key, three, archive.key, false, test_deadline(), &refusal) != NULL,

@@ -14,7 +14,8 @@ import { say } from "../ui/toast";
 export function Domains(): JSX.Element {
     const [adding, setAdding] = useState(false);
     const [changed, setChanged] = useState(0);
-    const add = (
+    const may = session.value?.role === "operator";
+    const add = may && (
         <button type="button" class="primary" onClick={() => setAdding(true)}><Icon name="plus" />Add a domain</button>
     );
     const remove = (domain: Domain, reload: () => void): void => ask({
@@ -49,13 +50,16 @@ export function Domains(): JSX.Element {
                 rowActions={(domain, reload) => (
                     <>
                         <a class="button small" href={`#/aliases?domain=${encodeURIComponent(domain.name)}`}>Aliases</a>
-                        <button type="button" class="small danger-quiet" onClick={() => remove(domain, reload)}>Remove</button>
+                        {may && (
+                            <button type="button" class="small danger-quiet" onClick={() => remove(domain, reload)}>Remove</button>
+                        )}
                     </>
                 )}
                 empty={{
                     icon: "mail", title: "No domain yet",
-                    text: "Add the domain that your mail addresses end with, example.org say.",
-                    action: <><a class="button primary" href="#/start">Set up step by step</a>
+                    text: may ? "Add the domain that your mail addresses end with, example.org say."
+                        : "An operator of this installation adds domains for you.",
+                    action: may && <><a class="button primary" href="#/start">Set up step by step</a>
                         <button type="button" onClick={() => setAdding(true)}>Add a domain</button></>,
                 }} />
             {adding && (
