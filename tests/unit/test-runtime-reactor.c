@@ -1,4 +1,5 @@
 /* test-runtime-reactor.c - posts from many threads, timers, blocking calls */
+#include "runtime/owner.h"
 #include "runtime/reactor.h"
 
 #include "tests/support/test-client.h"
@@ -237,6 +238,43 @@ arm_from_here(Alarm *alarm_, int64_t delay_ms)
 }
 
 /* Moved later while its old place in the heap stands: it fires once, at the later moment. */
+typedef struct Owned {
+    PhTimer timer;
+    PhOwner *seen;
+    int fired;
+} Owned;
+
+static void
+owned_due(void *data)
+{
+    Owned *owned = data;
+    owned->seen = ph_owner_current();
+    __atomic_store_n(&owned->fired, 1, __ATOMIC_RELEASE);
+}
+
+static void
+arm_owned(PhReactor *on, void *data)
+{
+    ph_assert_on_reactor();
+    Owned *owned = data;
+    ph_timer_arm_ms(&owned->timer, on, 1);
+}
+
+/* What a timer's function makes counts for the plugin that made the timer. */
+static void
+test_timer_owner(void)
+{
+    PhOwner owner = { .name = "test" };
+    Owned owned = { .seen = NULL };
+    PhOwner *previous = ph_owner_enter(&owner);
+    ph_timer_init(&owned.timer, owned_due, &owned);
+    ph_owner_leave(previous);
+    ph_reactor_call_blocking(reactor, arm_owned, &owned);
+    test_wait_for(__atomic_load_n(&owned.fired, __ATOMIC_ACQUIRE) == 1);
+    g_assert_true(owned.seen == &owner);
+    flush(); /* the callback has returned */
+}
+
 static void
 test_timer_later(void)
 {
@@ -516,6 +554,7 @@ main(int argc, char **argv)
     g_test_add_func("/reactor/post/plain", test_post_plain);
     g_test_add_func("/reactor/post/chain", test_post_chain);
     g_test_add_func("/reactor/timer/order", test_timer_order);
+    g_test_add_func("/reactor/timer/owner", test_timer_owner);
     g_test_add_func("/reactor/timer/later", test_timer_later);
     g_test_add_func("/reactor/timer/sooner", test_timer_sooner);
     g_test_add_func("/reactor/timer/disarm", test_timer_disarm);
