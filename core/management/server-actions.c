@@ -296,10 +296,12 @@ status(PhActionCall *call, GError **error)
     ph_answer_text(call, "state", store.available ? "available" : "database away");
     ph_answer_text(call, "host_name", ph_settings_text(settings, "server.host_name", NULL));
     ph_answer_text(call, "version", PH_VERSION);
+    ph_answer_text(call, "database", store.available ? "available" : "away");
+    if (ph_action_role(call) != PH_ROLE_OPERATOR)
+        return true; /* the rest is about the host */
     answer_process(call);
     ph_answer_text(call, "processes", keeper);
-    ph_answer_text(call, "database", store.available ? "available" : "away");
-    if (store.last_error[0] != '\0' && ph_action_role(call) == PH_ROLE_OPERATOR)
+    if (store.last_error[0] != '\0')
         ph_answer_text(call, "database_error", store.last_error);
     ph_answer_int(call, "database_version", store.server_version);
     ph_answer_int(call, "schema_version", store.schema_version);

@@ -440,10 +440,11 @@ check_route(PhActionCall *call, const PhStoredRoute *route, GError **error)
         g_set_error(error, PH_ERROR, PH_ERROR_SYNTAX, "\"%s\" needs a target", route->handler);
         return false;
     }
-    if (strcmp(route->handler, "redirect") == 0 && strpbrk(route->target, "\r\n") != NULL) {
-        g_set_error(error, PH_ERROR, PH_ERROR_SYNTAX, "a target is one line");
-        return false;
-    }
+    for (const char *at = route->target; *at != '\0'; at++)
+        if ((unsigned char)*at < ' ' || *at == 0x7f) {
+            g_set_error(error, PH_ERROR, PH_ERROR_SYNTAX, "a target has no control characters");
+            return false;
+        }
     if (strcmp(route->handler, "static") == 0 &&
         (g_path_is_absolute(route->target) || strstr(route->target, "..") != NULL)) {
         g_set_error(error, PH_ERROR, PH_ERROR_SYNTAX, "the folder is one below the site's root");

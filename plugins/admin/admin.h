@@ -4,7 +4,8 @@
  *           watched by the reactor. A request to /api/v1 is suspended, handled in a job, and resumed
  *           with its answer; a file of the console is answered at once.
  * Threads:  all of it on the reactor that is apart, but the jobs.
- * Limits:   BODY_MAX bytes a body; libmicrohttpd's own for heads; CONNECTIONS_MAX connections.
+ * Limits:   BODY_MAX bytes a body; libmicrohttpd's own for heads; CONNECTIONS_MAX connections,
+ *           CONNECTIONS_OF_ONE of one address, so that nobody locks the others out.
  */
 #pragma once
 
@@ -18,8 +19,9 @@
 
 enum {
     BODY_MAX = 2 * 1024 * 1024,
-    CONNECTIONS_MAX = 500,
-    IDLE_TIMEOUT_S = 75,
+    CONNECTIONS_MAX = 1000,
+    CONNECTIONS_OF_ONE = 100, /* address */
+    IDLE_TIMEOUT_S = 30,
 };
 
 typedef struct Admin {

@@ -339,11 +339,12 @@ admin_http_start(Admin *admin, GError **error)
     admin->resource = g_resource_ref(ph_admin_ui_get_resource());
     admin->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0,
-        NULL, NULL, answer, admin,                              //
-        MHD_OPTION_EXTERNAL_LOGGER, log_message, NULL,          //
-        MHD_OPTION_URI_LOG_CALLBACK, begin_request, admin,      //
-        MHD_OPTION_NOTIFY_COMPLETED, request_ended, NULL,       //
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX, //
+        NULL, NULL, answer, admin,                                        //
+        MHD_OPTION_EXTERNAL_LOGGER, log_message, NULL,                    //
+        MHD_OPTION_URI_LOG_CALLBACK, begin_request, admin,                //
+        MHD_OPTION_NOTIFY_COMPLETED, request_ended, NULL,                 //
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,           //
+        MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)CONNECTIONS_OF_ONE, //
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_TIMEOUT_S, MHD_OPTION_END);
     const union MHD_DaemonInfo *info =
         admin->daemon != NULL ? MHD_get_daemon_info(admin->daemon, MHD_DAEMON_INFO_EPOLL_FD) : NULL;

@@ -108,6 +108,7 @@ subtest 'roles' => sub {
     is_answer($user->call(GET => '/accounts/alice@example.test'), 200, undef, 'sees the own account');
     is_answer($user->call(GET => '/accounts/bob@example.test'), 404, 'not-found', 'and no other');
     is_answer($user->call(GET => '/accounts'), 403, 'denied', 'no list');
+    is_deeply([sort keys %{ $user->call(GET => '/status')->{body} }], [qw(database host_name state version)], 'and little of the host');
     is_answer($user->call(GET => '/accounts/alice@example.test/mailboxes'), 200, undef, 'the own mailboxes');
     is_answer($user->call(PUT => '/accounts/alice@example.test/password', {password => 'longer-horse-8'}), 400, 'syntax', 'a new password needs the old');
     my $app = is_answer($user->call(POST => '/accounts/alice@example.test/app-passwords', {label => 'phone'}), 200, undef, 'an app password');
