@@ -110,8 +110,10 @@ static const Place everywhere = { .scope = PH_SCRIPT_GLOBAL, .order = 100 };
 /* -- asking ------------------------------------------------------------------------------------ */
 
 #define ALL_ANSWERS 0x7fU
-static const PhHookRow rcpt = { "smtp.rcpt", ALL_ANSWERS, PH_HOOK_FAIL_DEFER, 300, "" };
-static const PhHookRow deliver = { "deliver", ALL_ANSWERS, PH_HOOK_FAIL_OPEN, 300, "" };
+static const PhHookRow rcpt = { "smtp.rcpt", ALL_ANSWERS, PH_HOOK_FAIL_DEFER, 1000, "" };
+/* Of scripts that use the database, which a loaded machine makes slow. */
+static const PhHookRow rcpt_with_db = { "smtp.rcpt", ALL_ANSWERS, PH_HOOK_FAIL_DEFER, 4000, "" };
+static const PhHookRow deliver = { "deliver", ALL_ANSWERS, PH_HOOK_FAIL_OPEN, 1000, "" };
 
 /* "accept", "550 text" ... of a sender; free it. */
 static char *
@@ -462,7 +464,7 @@ run_in_zone(int64_t zone, const char *body)
         zone == PH_SCRIPT_CORE ? everywhere : (Place){ PH_SCRIPT_TENANT, zone, zone, 100 };
     install("db", &place, text);
     g_autofree char *id = g_strdup_printf("%" G_GINT64_FORMAT, MAX(zone, 0));
-    g_autofree char *asked = ask_as(&rcpt, "x", id, "example.test");
+    g_autofree char *asked = ask_as(&rcpt_with_db, "x", id, "example.test");
     if (!g_str_has_prefix(asked, "3 "))
         return g_strdup(asked + (strlen(asked) > 6 ? 6 : strlen(asked)));
     g_autoptr(PhStoredScript) script = ph_script_find_blocking("db", 0, test_deadline(), NULL);
@@ -472,7 +474,9 @@ run_in_zone(int64_t zone, const char *body)
 #define assert_db(zone, body, expected) \
     do { \
         g_autofree char *got = run_in_zone(zone, body); \
-        if (got == NULL || strstr(got, expected) == NULL) \
+        bool late = got != NULL && strstr(got, "too long") != NULL; \
+        if (got == NULL || strstr(got, expected) == NULL || \
+            late != (strcmp(expected, "too long") == 0)) \
             g_error("%s: \"%s\" is not in \"%s\"", body, expected, got); \
     } while (0)
 
