@@ -359,11 +359,8 @@ show(const PhCommonOptions *options, const PhActionRow *row, const char *text)
 
 /* -- rows -------------------------------------------------------------------------------------- */
 
-/* The names under which people call actions. "status" is short for "server status", and
- * "console-link" is one word in what others have written about it. The words that are left begin at
- * *used_out. */
-static char *
-action_name(int argc, char **argv, int *used_out)
+char *
+ph_action_name(int argc, char **argv, int *used_out)
 {
     static const char *const short_names[][2] = {
         { "status", "server.status" },
@@ -511,7 +508,7 @@ ph_command_action(const PhCommonOptions *options, int argc, char **argv)
 {
     ph_assert_in_job();
     int used;
-    g_autofree char *name = action_name(argc, argv, &used);
+    g_autofree char *name = ph_action_name(argc, argv, &used);
     Call call = {
         .options = options,
         .arguments = g_array_new(TRUE, TRUE, sizeof(PhArgumentRow)),

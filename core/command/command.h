@@ -26,6 +26,9 @@ extern const PhCommandRow ph_commands[];
 
 /* "help [COMMAND]", "help man", "help bash-completion": all from the rows. */
 int ph_command_help(const PhCommonOptions *options, int argc, char **argv);
+/* The action that these words name: "domain add", or a short name such as "status". The words that
+ * are left begin at *used_out. Free it. */
+char *ph_action_name(int argc, char **argv, int *used_out);
 /* How an action is called, with each of its arguments. */
 void ph_print_action(const PhActionRow *row);
 /* The actions whose names begin with this word. False when there is none. */

@@ -317,8 +317,13 @@ ph_command_help(const PhCommonOptions *options, int argc, char **argv)
         print_completion();
         return 0;
     }
-    g_autofree char *name =
-        argc > 1 ? g_strdup_printf("%s.%s", argv[0], argv[1]) : g_strdup(argv[0]);
+    for (const PhCommandRow *row = ph_commands; row->name != NULL; row++)
+        if (row->help != NULL && strcmp(argv[0], row->name) == 0) {
+            printf("  %-13s %s\n", row->name, row->help);
+            return 0;
+        }
+    int used;
+    g_autofree char *name = ph_action_name(argc, argv, &used);
     const PhActionRow *row = ph_core_action_find(name);
     if (row != NULL)
         ph_print_action(row);

@@ -392,6 +392,8 @@ authenticate(const PhApiRequest *request, PhApiResponse *response)
         g_set_error(&error, PH_ERROR, PH_ERROR_NOT_FOUND, "log in first");
     if (login == NULL) {
         bool is_no = ph_error_code(error) == PH_ERROR_NOT_FOUND;
+        if (is_no)
+            error->code = PH_ERROR_DENIED;
         ph_api_fail(response, is_no ? 401 : 503, g_steal_pointer(&error));
         return NULL;
     }

@@ -477,6 +477,14 @@ check_certificate(PhActionCall *call)
     g_autofree char *text =
         info.is_local ? g_strdup_printf("%s has one of this server's own authority.", host)
                       : g_strdup_printf("%s has one for %" G_GINT64_FORMAT " days.", host, days);
+    g_auto(GStrv) names = g_strsplit(info.names, ",", -1);
+    if (info.is_local && !g_strv_contains((const char *const *)names, host)) {
+        g_autofree char *other = g_strdup_printf(
+            "None is for %s; its clients are given the one for %s.", host, info.names);
+        answer_check(call, "certificate", "Certificate", "bad", other,
+            "Add a certificate for this name under Certificates, or set server.host_name.");
+        return;
+    }
     bool bad = days < 3;
     bool warn = info.is_local || days < 15;
     answer_check(call, "certificate", "Certificate",

@@ -462,9 +462,13 @@ ph_plugin_stop(const char *name, int64_t deadline_ms, GError **error)
     ph_mutex_lock(&loader.mutex);
     Generation *generation = find_locked(name, PH_PLUGIN_SERVING);
     if (generation == NULL) {
+        /* One that failed to start is put away. */
+        bool had_failed = find_locked(name, PH_PLUGIN_FAILED) != NULL;
+        forget_failed_locked(name);
         ph_mutex_unlock(&loader.mutex);
-        g_set_error(error, PH_ERROR, PH_ERROR_NOT_FOUND, "plugin \"%s\" is not serving", name);
-        return false;
+        if (!had_failed)
+            g_set_error(error, PH_ERROR, PH_ERROR_NOT_FOUND, "plugin \"%s\" is not serving", name);
+        return had_failed;
     }
     close_services(generation, ph_listeners_release);
     generation->state = PH_PLUGIN_DRAINING;

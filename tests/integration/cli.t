@@ -17,6 +17,7 @@ subtest 'help' => sub {
     like($server->cli_ok(qw(help user add)), qr/^  user add ADDRESS .*^  --password-stdin +without one/ms, 'of one action');
     like($server->cli_ok(qw(user add --help)), qr/^  --quota_bytes NUMBER/m, 'asked for the other way');
     like($server->cli_ok('user'), qr/^  user suspend ADDRESS/m, 'of a word alone');
+    like($server->cli_ok('help', $_), qr/^  \w/, "of $_") for qw(init serve status checks console-link);
     my ($status, $text) = $server->cli(qw(user frobnicate));
     is($status, 2, 'an unknown word');
     like($text, qr/"user frobnicate" is not known/, 'is named');
@@ -39,6 +40,14 @@ subtest 'completion' => sub {
     is($complete->('posthouse', 'ali'), "alias\n", 'the first word');
     is($complete->('posthouse', 'user', 'sus'), "suspend\n", 'the second');
     is($complete->('posthouse', '--state', '/tmp/x', 'user', 'add', 'a@example.test', '--pass'), "--password-stdin\n", 'an option');
+};
+
+subtest 'a plugin that failed' => sub {
+    isnt(($server->cli(qw(plugin start nothing)))[0], 0, 'one that is not there');
+    like($server->cli_ok(qw(plugin list)), qr/^nothing +failed /m, 'is remembered with its reason');
+    $server->cli_ok(qw(plugin stop nothing));
+    unlike($server->cli_ok(qw(plugin list)), qr/^nothing /m, 'until it is put away');
+    isnt(($server->cli(qw(plugin stop nothing)))[0], 0, 'once');
 };
 
 subtest 'words' => sub {
