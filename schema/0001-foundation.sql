@@ -14,7 +14,12 @@ CREATE TABLE node (
     name        text        NOT NULL,
     holder      text        NOT NULL, -- one process; a restart takes another row while this lease runs
     last_ms     bigint      NOT NULL, -- message ids of this node have a time below this
-    lease_until timestamptz NOT NULL
+    lease_until timestamptz NOT NULL,
+    -- For people: what the process said when it renewed its lease.
+    version     text        NOT NULL,
+    sessions    bigint      NOT NULL,
+    started_at  timestamptz NOT NULL,
+    seen_at     timestamptz NOT NULL
 );
 
 CREATE TABLE tenant (

@@ -128,6 +128,28 @@ export interface Items {
         /** what it does */
         help?: string;
     };
+    "contact.list": {
+        /** its number */
+        id?: number;
+        /** in whose address book */
+        domain?: string;
+        /** the name to show */
+        name?: string;
+        /** the given name */
+        given_name?: string;
+        /** the family name */
+        surname?: string;
+        /** where the person works */
+        organization?: string;
+        /** a number to call */
+        telephone?: string;
+        /** mail addresses, divided by commas */
+        mail?: string;
+        /** raised by each change */
+        version?: number;
+        /** when it was made */
+        created?: string;
+    };
     "deleted.list": {
         /** its number */
         message?: string;
@@ -151,6 +173,30 @@ export interface Items {
         accounts?: number;
         /** when it was added */
         created?: string;
+    };
+    "ldap.status": {
+        /** the upstream */
+        upstream?: string;
+        /** one of its servers */
+        url?: string;
+        /** up, degraded (far slower than the others), trying, down, or idle (not asked yet) */
+        state?: string;
+        /** since when */
+        since?: string;
+        /** connections to it */
+        connections?: number;
+        /** requests under way there */
+        in_flight?: number;
+        /** requests that it answered */
+        answered?: number;
+        /** connections and requests that failed */
+        failures?: number;
+        /** time to an answer, the last ones */
+        mean_ms?: string;
+        /** the last failure */
+        error?: string;
+        /** when that was */
+        error_at?: string;
     };
     "lua.list": {
         /** the script */
@@ -223,10 +269,18 @@ export interface Items {
         name?: string;
         /** its number */
         node?: number;
-        /** its lease runs */
-        alive?: boolean;
-        /** when its lease ends, if it is not renewed */
-        lease_until?: string;
+        /** serving, draining (no new connections, some are left), drained, or away (not seen for 20 s) */
+        state?: string;
+        /** the one that answers */
+        this?: boolean;
+        /** clients that are connected, when it was last seen */
+        sessions?: number;
+        /** of the program */
+        version?: string;
+        /** since when it serves */
+        started?: string;
+        /** when it last renewed its lease */
+        seen?: string;
     };
     "operator.list": {
         /** the login */
@@ -352,6 +406,34 @@ export interface Items {
         /** when it was made */
         created?: string;
     };
+    "upstream.list": {
+        /** what it is called */
+        name?: string;
+        /** the name below which it answers */
+        suffix?: string;
+        /** its servers, the preferred first */
+        urls?: string;
+        /** TLS is begun on ldap:// */
+        start_tls?: boolean;
+        /** as whom its shared connections log in */
+        bind_dn?: string;
+        /** as whom it is asked: client, service, for-client */
+        identity?: string;
+        /** who has not logged in may read */
+        anonymous?: boolean;
+        /** changes are refused */
+        read_only?: boolean;
+        /** shared connections to each server, for each reactor */
+        connections?: number;
+        /** how long a request may wait for its answer */
+        timeout_ms?: number;
+        /** how long an answer is given again */
+        cache_s?: number;
+        /** when it was made */
+        created?: string;
+        /** raised by each change */
+        version?: number;
+    };
     "user.list": {
         /** the mail address, which is the login */
         address?: string;
@@ -444,6 +526,36 @@ export interface Answers {
         /** until when; it works once */
         expires?: string;
     };
+    "contact.add": {
+        /** its number */
+        id?: number;
+    };
+    "contact.change": {
+    };
+    "contact.remove": {
+    };
+    "contact.show": {
+        /** its number */
+        id?: number;
+        /** in whose address book */
+        domain?: string;
+        /** the name to show */
+        name?: string;
+        /** the given name */
+        given_name?: string;
+        /** the family name */
+        surname?: string;
+        /** where the person works */
+        organization?: string;
+        /** a number to call */
+        telephone?: string;
+        /** mail addresses, divided by commas */
+        mail?: string;
+        /** raised by each change */
+        version?: number;
+        /** when it was made */
+        created?: string;
+    };
     "deleted.restore": {
     };
     "domain.add": {
@@ -461,6 +573,8 @@ export interface Answers {
         accounts?: number;
         /** when it was added */
         created?: string;
+    };
+    "ldap.flush": {
     };
     "lua.activate": {
         /** the version that is used now */
@@ -545,6 +659,10 @@ export interface Answers {
         line?: number;
         /** why */
         message?: string;
+    };
+    "node.drain": {
+    };
+    "node.resume": {
     };
     "operator.add": {
     };
@@ -645,6 +763,44 @@ export interface Answers {
         id?: number;
     };
     "tenant.remove": {
+    };
+    "upstream.add": {
+        /** its number */
+        id?: number;
+    };
+    "upstream.change": {
+    };
+    "upstream.remove": {
+    };
+    "upstream.show": {
+        /** what it is called */
+        name?: string;
+        /** the name below which it answers */
+        suffix?: string;
+        /** its servers, the preferred first */
+        urls?: string;
+        /** TLS is begun on ldap:// */
+        start_tls?: boolean;
+        /** as whom its shared connections log in */
+        bind_dn?: string;
+        /** as whom it is asked: client, service, for-client */
+        identity?: string;
+        /** who has not logged in may read */
+        anonymous?: boolean;
+        /** changes are refused */
+        read_only?: boolean;
+        /** shared connections to each server, for each reactor */
+        connections?: number;
+        /** how long a request may wait for its answer */
+        timeout_ms?: number;
+        /** how long an answer is given again */
+        cache_s?: number;
+        /** when it was made */
+        created?: string;
+        /** raised by each change */
+        version?: number;
+        /** certificates to trust for it; none: the system's */
+        ca?: string;
     };
     "user.activate": {
     };

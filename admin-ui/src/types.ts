@@ -35,7 +35,7 @@ export interface Problem {
 
 export type Status = Sure<Answers["server.status"], "state" | "host_name" | "version" | "uptime_s" | "database">;
 export type Check = But<Sure<Items["server.checks"], "name" | "title">, { state: "ok" | "warn" | "bad" }>;
-export type Node = Sure<Items["node.list"], "name" | "alive">;
+export type Node = But<Sure<Items["node.list"], "name">, { state: "serving" | "draining" | "drained" | "away" }>;
 export type LogLine = Sure<Items["server.log"], "at" | "level" | "event" | "text">;
 export type Domain = Sure<Items["domain.list"], "name" | "accounts">;
 export type Account = Sure<Answers["user.show"], "address" | "state">;

@@ -29,6 +29,7 @@
 #include "runtime/settings.h"
 #include "runtime/site.h"
 #include "runtime/tls.h"
+#include "runtime/upstream.h"
 #include "store/store.h"
 #include "store/web.h"
 
@@ -61,6 +62,7 @@ typedef struct Daemon {
     int signals;
     bool migrated;
     bool settings_loaded;
+    uint64_t settings_applied; /* generation */
     int64_t upkeep_at_us;
     int64_t settings_at_us;
     PhJobNode upkeep_node;
@@ -78,11 +80,14 @@ static PhSettingRow server_settings[] = {
     { "server.host_name", PH_SETTING_TEXT, "localhost", 0, 253, NULL,
         PH_SCOPE_GLOBAL | PH_SCOPE_NODE,
         "The name by which this server greets and signs what it adds to mail." },
-    { "server.plugins", PH_SETTING_LIST, "smtp,imap,http,admin", 0, 1024, NULL,
+    { "server.plugins", PH_SETTING_LIST, "smtp,imap,http,ldap,admin", 0, 1024, NULL,
         PH_SCOPE_GLOBAL | PH_SCOPE_NODE,
         "Plugins that are started, divided by commas. Read at start." },
     { "server.message.max_bytes", PH_SETTING_SIZE, "52428800", 1024, 2147483647, NULL,
         PH_SCOPE_GLOBAL, "The largest message that is taken; what SIZE and APPENDLIMIT say." },
+    { PH_SETTING_DRAIN, PH_SETTING_BOOL, "false", 0, 0, NULL, PH_SCOPE_NODE,
+        "Take no new connections on this node but the console's, and ask clients to go elsewhere: "
+        "posthouse node drain." },
     { "log.level", PH_SETTING_CHOICE, "info", 0, 0, "error|warning|notice|info|debug",
         PH_SCOPE_GLOBAL | PH_SCOPE_NODE, "The least important lines that are written." },
     { "log.format", PH_SETTING_CHOICE, "auto", 0, 0, "auto|text|journal|json",
@@ -132,7 +137,6 @@ load_settings(Daemon *daemon, GError **error)
         return false;
     daemon->settings_loaded = true;
     daemon->settings_at_us = ph_monotonic_us() + SETTINGS_EVERY_S * G_USEC_PER_SEC;
-    apply_log_settings();
     return true;
 }
 
@@ -212,7 +216,6 @@ start_store(Daemon *daemon, GError **error)
     if (ph_configuration_load_sealed(&cause)) {
         ph_log(
             PH_LOG_WARNING, "settings.from-cache", "the database is away: the last settings hold");
-        apply_log_settings();
     } else {
         ph_log(PH_LOG_WARNING, "settings.defaults", "%s", cause->message);
     }
@@ -239,6 +242,7 @@ start_plugins(const Daemon *daemon)
 {
     g_autofree char *run = ph_config_file(daemon->config, "run/plugins");
     ph_plugins_init(PH_PLUGIN_DIR, run);
+    ph_plugins_set_drained(ph_setting_bool(PH_SETTING_DRAIN));
     g_autoptr(PhSettings) settings = ph_settings_current();
     g_auto(GStrv) names = g_strsplit(ph_settings_text(settings, "server.plugins", NULL), ",", -1);
     for (char **name = names; *name != NULL; name++) {
@@ -265,6 +269,21 @@ write_ports(const Daemon *daemon, GError **error)
     return g_file_set_contents(path, text->str, (gssize)text->len, error);
 }
 
+/* What holds by a setting, whoever changed it on which node. */
+PH_IN_JOB static void
+apply_settings(Daemon *daemon)
+{
+    uint64_t generation = ph_settings_generation();
+    if (generation == daemon->settings_applied)
+        return;
+    daemon->settings_applied = generation;
+    apply_log_settings();
+    g_autoptr(GError) error = NULL;
+    /* Ports may be others after a drain. */
+    if (ph_plugins_set_drained(ph_setting_bool(PH_SETTING_DRAIN)) && !write_ports(daemon, &error))
+        ph_log(PH_LOG_WARNING, "daemon.ports", "%s", error->message);
+}
+
 PH_IN_JOB static bool
 start(Daemon *daemon, GError **error)
 {
@@ -289,6 +308,7 @@ start(Daemon *daemon, GError **error)
     control = ph_config_control_socket(daemon->config, error);
     if (control == NULL || !ph_reactors_start(0, error) || !ph_control_start(control, error))
         return false;
+    apply_log_settings();
     start_plugins(daemon);
     return write_ports(daemon, error) && ph_channel_ready(error);
 }
@@ -393,6 +413,7 @@ tick(Daemon *daemon)
 {
     g_autoptr(GError) error = NULL;
     ph_plugins_reap();
+    apply_settings(daemon);
     if (!daemon->migrated || !daemon->settings_loaded) {
         if (!reach_database(daemon, 1, &error) && !is_worth_waiting(error))
             ph_log(PH_LOG_ERROR, "store.cannot-use", "%s", error->message);
@@ -433,6 +454,7 @@ stop(Daemon *daemon, int64_t drain_ms)
     ph_login_cache_clear();
     ph_console_forget();
     ph_sites_forget();
+    ph_upstreams_forget();
     ph_log_files_stop();
     ph_tls_forget();
 }

@@ -376,3 +376,14 @@ ph_login_run(PhTask *task, const char *login, const PhSecret *password, const ch
     /* Hashing waits for its semaphore: a flood of logins must not hold the workers that mail needs. */
     ph_task_run(task, PH_LANE_SLOW, login_job, login_job_done, job, login_job_free);
 }
+
+bool
+ph_password_change_blocking(
+    const char *login, const PhSecret *password, int64_t deadline_us, GError **error)
+{
+    ph_assert_in_job();
+    if (!ph_password_check(password, error))
+        return false;
+    g_autofree char *verifier = ph_password_hash_blocking(password, error);
+    return verifier != NULL && ph_password_set_blocking(login, verifier, deadline_us, error);
+}

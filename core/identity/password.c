@@ -1,6 +1,8 @@
 /* password.c - Argon2id behind a semaphore, and SCRAM verifiers */
 #include "identity/password.h"
 
+#include "posthouse/login.h"
+
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <sodium.h>
@@ -40,6 +42,16 @@ leave_hashing(void)
 }
 
 /* -- Argon2id ---------------------------------------------------------------------------------- */
+
+bool
+ph_password_check(const PhSecret *password, GError **error)
+{
+    if (ph_secret_length(password) >= PH_PASSWORD_MIN_BYTES)
+        return true;
+    g_set_error(error, PH_ERROR, PH_ERROR_SYNTAX, "a password needs at least %d characters",
+        PH_PASSWORD_MIN_BYTES);
+    return false;
+}
 
 char *
 ph_password_hash_blocking(const PhSecret *password, GError **error)

@@ -12,6 +12,8 @@
 
 #include "posthouse/base.h"
 
+/* May it be a password? SYNTAX says why not. */
+bool ph_password_check(const PhSecret *password, GError **error);
 PH_IN_JOB char *ph_password_hash_blocking(const PhSecret *password, GError **error);
 PH_IN_JOB bool ph_password_verify_blocking(const char *verifier, const PhSecret *password);
 /* A new app password, as people copy it ("abcd-efgh-..."), and its verifier. */

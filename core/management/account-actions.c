@@ -84,12 +84,8 @@ answer_account(PhActionCall *call, const PhAccount *account)
 char *
 ph_action_hash_blocking(PhActionCall *call, const PhSecret *password, GError **error)
 {
-    enum { PASSWORD_MIN = 8 };
-    if (ph_secret_length(password) >= PASSWORD_MIN)
-        return ph_password_hash_blocking(password, error);
     ph_action_blame(call, "password");
-    g_set_error(error, PH_ERROR, PH_ERROR_SYNTAX, "\"password\" needs at least 8 characters");
-    return NULL;
+    return ph_password_check(password, error) ? ph_password_hash_blocking(password, error) : NULL;
 }
 
 /* Null and true: no password was given. */
@@ -214,7 +210,7 @@ user_list(PhActionCall *call, GError **error)
     ph_assert_in_job();
     const char *state = ph_action_text(call, "state");
     PhListFilter filter = {
-        .tenant_id = ph_action_tenant_filter(call),
+        .tenant_id = ph_action_tenant(call),
         .domain = ph_action_text(call, "domain"),
         .text = ph_action_text(call, "filter"),
     };

@@ -3,6 +3,7 @@
 
 #include "posthouse/log.h"
 #include "posthouse/message-address.h"
+#include "runtime/owner.h"
 #include "runtime/plugin-loader.h"
 #include "store/store.h"
 
@@ -104,12 +105,6 @@ ph_action_account_id(const PhActionCall *call)
 
 int64_t
 ph_action_tenant(const PhActionCall *call)
-{
-    return call->caller->role == PH_ROLE_OPERATOR ? 0 : call->caller->tenant_id;
-}
-
-int64_t
-ph_action_tenant_filter(const PhActionCall *call)
 {
     return call->caller->role == PH_ROLE_OPERATOR ? 0 : call->caller->tenant_id;
 }
@@ -282,6 +277,7 @@ ph_answer_next(PhActionCall *call, const char *next)
 static const PhActionRow *const core_tables[] = {
     ph_domain_actions,
     ph_account_actions,
+    ph_contact_actions,
     ph_site_actions,
     ph_lua_actions,
     ph_setting_actions,
@@ -557,29 +553,38 @@ write_audit(const PhActionCall *call, JsonObject *before, JsonObject *after, con
 
 /* -- calls ------------------------------------------------------------------------------------- */
 
-typedef struct Search {
+/* A row, and a hold on the plugin that it belongs to: without it, its code could be unmapped. */
+typedef struct Found {
     const char *name;
-    const PhActionRow *found;
-} Search;
+    const PhActionRow *row;
+    PhOwner *owner; /* null: the core's */
+} Found;
+
+static void
+found_clear(Found *found)
+{
+    ph_owner_unuse(found->owner);
+}
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Found, found_clear)
 
 static void
 search_rows(const char *plugin, const PhActionRow *rows, void *data)
 {
     (void)plugin;
-    Search *search = data;
-    if (search->found == NULL)
-        search->found = find_in(rows, search->name);
+    Found *found = data;
+    if (found->row != NULL || (found->row = find_in(rows, found->name)) == NULL)
+        return;
+    found->owner = ph_owner_current();
+    ph_owner_use(found->owner);
 }
 
-static const PhActionRow *
+static Found
 find_action(const char *name)
 {
-    const PhActionRow *row = ph_core_action_find(name);
-    if (row != NULL)
-        return row;
-    Search search = { .name = name };
-    ph_plugins_each_actions(search_rows, &search);
-    return search.found;
+    Found found = { .name = name, .row = ph_core_action_find(name) };
+    if (found.row == NULL)
+        ph_plugins_each_actions(search_rows, &found);
+    return found;
 }
 
 static void
@@ -614,8 +619,11 @@ call_clear(PhActionCall *call)
 PH_IN_JOB static JsonObject *
 look_at_subject(const PhActionCall *call)
 {
-    const PhActionRow *row = call->row->subject != NULL ? find_action(call->row->subject) : NULL;
-    if (row == NULL || call->arguments == NULL)
+    if (call->row->subject == NULL || call->arguments == NULL)
+        return NULL;
+    g_auto(Found) subject = find_action(call->row->subject);
+    const PhActionRow *row = subject.row;
+    if (row == NULL)
         return NULL;
     g_autoptr(JsonObject) arguments = json_object_new();
     for (const PhArgumentRow *at = row->arguments; at != NULL && at->name != NULL; at++) {
@@ -699,7 +707,8 @@ ph_action_call_blocking(
 {
     ph_assert_in_job();
     *failure_out = (PhActionFailure){ 0 };
-    const PhActionRow *row = find_action(name);
+    g_auto(Found) found = find_action(name);
+    const PhActionRow *row = found.row;
     if (row == NULL) {
         g_set_error(
             &failure_out->error, PH_ERROR, PH_ERROR_NOT_FOUND, "there is no action \"%s\"", name);
@@ -707,6 +716,8 @@ ph_action_call_blocking(
     }
     PhLane lane = ph_store_lane();
     ph_store_set_lane(PH_LANE_CONSOLE);
+    /* A row of the core is run for whoever asks. */
+    PhOwner *previous = ph_owner_enter(found.owner != NULL ? found.owner : ph_owner_current());
     PhActionCall call;
     call_init(&call, row, arguments, caller);
     JsonObject *answer = NULL;
@@ -715,6 +726,7 @@ ph_action_call_blocking(
     else
         describe_failure(&call, failure_out);
     call_clear(&call);
+    ph_owner_leave(previous);
     ph_store_set_lane(lane);
     return answer;
 }

@@ -25,6 +25,7 @@ typedef struct PhCaller {
 
 extern const PhActionRow ph_domain_actions[];
 extern const PhActionRow ph_account_actions[];
+extern const PhActionRow ph_contact_actions[];
 extern const PhActionRow ph_site_actions[];
 extern const PhActionRow ph_lua_actions[];
 extern const PhActionRow ph_setting_actions[];
@@ -61,25 +62,6 @@ char *ph_json_format(JsonObject *object);
 
 /* -- for the functions of the tables ----------------------------------------------------------- */
 
-enum { PH_LIST_LIMIT = 100, PH_LIST_LIMIT_MAX = 1000 };
-
-unsigned ph_action_limit(const PhActionCall *call);
-
-// clang-format off
-#define PH_ARGUMENT_AFTER  { "after", PH_ARGUMENT_TEXT, 0, "go on behind this, as the last answer said", NULL, 0, 0 }
-#define PH_ARGUMENT_LIMIT  { "limit", PH_ARGUMENT_INT, 0, "items at most (100)", NULL, 1, PH_LIST_LIMIT_MAX }
-#define PH_ARGUMENT_FILTER { "filter", PH_ARGUMENT_TEXT, 0, "only what contains this text", NULL, 0, 255 }
-#define PH_ARGUMENTS_LIST  PH_ARGUMENT_FILTER, PH_ARGUMENT_AFTER, PH_ARGUMENT_LIMIT
-#define PH_ARGUMENT_IF_VERSION { "if_version", PH_ARGUMENT_INT, 0, "only if it is still this version", NULL, 0, 0 }
-#define PH_NEEDED(name, help)   { name, PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL, help, NULL, 0, 0 }
-#define PH_OPTION(name, help)   { name, PH_ARGUMENT_TEXT, 0, help, NULL, 0, 0 }
-#define PH_NUMBER(name, help)   { name, PH_ARGUMENT_INT, 0, help, NULL, 0, 0 }
-#define PH_SWITCH(name, help)   { name, PH_ARGUMENT_BOOL, 0, help, NULL, 0, 0 }
-#define PH_CHOICE(name, choices, help) { name, PH_ARGUMENT_TEXT, 0, help, choices, 0, 0 }
-#define PH_FIELD(name, type, help) { name, PH_ANSWER_##type, 0, help }
-#define PH_ITEM(name, type, help)  { name, PH_ANSWER_##type, PH_ANSWER_OF_ITEM, help }
-// clang-format on
-
 /* -- what a caller may touch ------------------------------------------------------------------- */
 
 /* The account that the argument names, if the caller may see it; NOT_FOUND otherwise, whatever the
@@ -100,7 +82,5 @@ bool ph_action_is_local(const PhActionCall *call);
 /* Where the caller is: "control", or an address. */
 const char *ph_action_origin(const PhActionCall *call);
 int64_t ph_action_account_id(const PhActionCall *call);
-/* The tenant filter of a list: 0, all of them, for an operator. */
-int64_t ph_action_tenant_filter(const PhActionCall *call);
 /* The thing belongs to this tenant: its administrators see the line of the audit log. */
 void ph_action_about_tenant(PhActionCall *call, int64_t tenant_id);

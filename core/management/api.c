@@ -1,6 +1,8 @@
 /* api.c - requests to actions, actions to an OpenAPI document */
 #include "management/api.h"
 
+#include "runtime/owner.h"
+
 #include <config.h>
 #include <string.h>
 
@@ -132,6 +134,7 @@ typedef struct Match {
     char **segments;
     const PhActionRow *row;
     GString *allow; /* other methods of this path */
+    PhOwner *owner; /* of the row, held; null: the core's */
 } Match;
 
 static void
@@ -144,10 +147,13 @@ match_row(const char *plugin, const PhActionRow *row, void *data)
     *path++ = '\0';
     if (!fits(path, match->segments, NULL))
         return;
-    if (strcmp(route, match->method) == 0 && match->row == NULL)
+    if (strcmp(route, match->method) == 0 && match->row == NULL) {
         match->row = row;
-    else if (strstr(match->allow->str, route) == NULL)
+        match->owner = ph_owner_current();
+        ph_owner_use(match->owner);
+    } else if (strstr(match->allow->str, route) == NULL) {
         g_string_append_printf(match->allow, "%s%s", match->allow->len > 0 ? ", " : "", route);
+    }
 }
 
 /* The segments of a path, decoded. Null for broken escapes and NUL. */
@@ -273,6 +279,7 @@ ph_api_call_blocking(const PhApiRequest *request, const PhCaller *caller, PhApiR
         ph_actions_each(match_row, &match);
     if (match.row != NULL) {
         call_row(request, match.row, segments, caller, response);
+        ph_owner_unuse(match.owner);
     } else if (allow->len > 0) {
         response->allow = g_strdup(allow->str);
         ph_api_fail(response, 405,

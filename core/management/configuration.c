@@ -1,6 +1,7 @@
 /* configuration.c - rows in, snapshots out */
 #include "management/configuration.h"
 
+#include "management/upstream.h"
 #include "posthouse/log.h"
 #include "runtime/seal.h"
 #include "runtime/settings.h"
@@ -178,7 +179,7 @@ load_certificates(int64_t deadline_us, GError **error)
 
 /* -- the sealed copy --------------------------------------------------------------------------- */
 
-#define SEALED_TYPE "(" PH_SETTINGS_VARIANT PH_SITES_VARIANT PH_TLS_VARIANT ")"
+#define SEALED_TYPE "(" PH_SETTINGS_VARIANT PH_SITES_VARIANT PH_TLS_VARIANT PH_UPSTREAMS_VARIANT ")"
 
 static bool
 write_sealed(GError **error)
@@ -186,7 +187,8 @@ write_sealed(GError **error)
     g_autoptr(GVariant) settings = ph_settings_to_variant();
     g_autoptr(GVariant) sites = ph_sites_to_variant();
     g_autoptr(GVariant) certificates = ph_tls_to_variant();
-    GVariant *parts[] = { settings, sites, certificates };
+    g_autoptr(GVariant) upstreams = ph_upstreams_to_variant();
+    GVariant *parts[] = { settings, sites, certificates, upstreams };
     g_autoptr(GVariant) all = g_variant_ref_sink(g_variant_new_tuple(parts, G_N_ELEMENTS(parts)));
     return ph_seal_write(configuration.cache_path, configuration.key, all, error);
 }
@@ -201,10 +203,12 @@ ph_configuration_load_sealed(GError **error)
     g_autoptr(GVariant) settings = g_variant_get_child_value(all, 0);
     g_autoptr(GVariant) sites = g_variant_get_child_value(all, 1);
     g_autoptr(GVariant) certificates = g_variant_get_child_value(all, 2);
+    g_autoptr(GVariant) upstreams = g_variant_get_child_value(all, 3);
     g_autoptr(GPtrArray) list = ph_tls_from_variant(certificates);
     ph_settings_publish(ph_settings_from_variant(settings), PH_SETTINGS_THIS_NODE);
     ph_sites_publish(ph_sites_from_variant(sites));
     ph_tls_publish(list);
+    ph_upstreams_load_variant(upstreams);
     return true;
 }
 
@@ -216,7 +220,8 @@ ph_configuration_load_blocking(int64_t deadline_us, GError **error)
     /* One at a time, so that an older load never follows a newer one. */
     g_mutex_lock(&configuration.mutex);
     bool good = load_settings(deadline_us, error) && load_sites(deadline_us, error) &&
-                load_certificates(deadline_us, error);
+                load_certificates(deadline_us, error) &&
+                ph_upstreams_load_blocking(deadline_us, error);
     if (good && !write_sealed(&cause))
         ph_log(PH_LOG_WARNING, "settings.not-cached", "%s", cause->message);
     g_mutex_unlock(&configuration.mutex);

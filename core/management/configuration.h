@@ -1,6 +1,6 @@
 /* configuration.h - what this node serves by: from the store into the runtime's snapshots
  *
- * Shape:    settings, sites and certificates, loaded together whenever the version of one of them
+ * Shape:    settings, sites, certificates and upstreams, loaded together whenever the version of one of them
  *           changed; policy scripts after them. A sealed copy in STATE/settings.cache lets a daemon
  *           come up while the database is away.
  * Threads:  in a job; calls are serialised inside.
@@ -18,6 +18,8 @@ int64_t ph_configuration_age_us(void);
 /* Rows for one node name it: its number may be another after a restart. In snapshots this node is
  * PH_SETTINGS_THIS_NODE. */
 const char *ph_configuration_node_name(void);
+/* This node is drained: set for a node by its name. */
+#define PH_SETTING_DRAIN "server.drain"
 enum { PH_SETTINGS_THIS_NODE = 1 };
 /* Loads everything and publishes it. */
 PH_IN_JOB bool ph_configuration_load_blocking(int64_t deadline_us, GError **error);

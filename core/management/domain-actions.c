@@ -135,7 +135,7 @@ domain_list(PhActionCall *call, GError **error)
 {
     ph_assert_in_job();
     const PhListFilter filter = {
-        .tenant_id = ph_action_tenant_filter(call),
+        .tenant_id = ph_action_tenant(call),
         .text = ph_action_text(call, "filter"),
     };
     g_autoptr(PhPage) page = ph_domain_list_blocking(&filter, ph_action_text(call, "after"),
@@ -194,7 +194,7 @@ alias_list(PhActionCall *call, GError **error)
 {
     ph_assert_in_job();
     const PhListFilter filter = {
-        .tenant_id = ph_action_tenant_filter(call),
+        .tenant_id = ph_action_tenant(call),
         .domain = ph_action_text(call, "domain"),
         .target = ph_action_text(call, "target"),
         .text = ph_action_text(call, "filter"),

@@ -256,7 +256,7 @@ const PhActionRow ph_operator_actions[] = {
     { "api-key.list", PH_ROLE_OPERATOR, 0, list_arguments, key_list_answers, key_list, "GET /api-keys", NULL, "what programs may call the API" },
     { "api-key.add", PH_ROLE_OPERATOR, PH_ACTION_CHANGES, key_add_arguments, key_add_answers, key_add, "POST /api-keys", NULL, "make a key for a program; it is shown once" },
     { "api-key.remove", PH_ROLE_OPERATOR, PH_ACTION_CHANGES, key_remove_arguments, NULL, key_remove, "DELETE /api-keys/{id}", NULL, "end one" },
-    { "console.link", PH_ROLE_OPERATOR, PH_ACTION_CHANGES | PH_ACTION_WITHOUT_STORE, NULL, link_answers, console_link, NULL, NULL, "a login to the console that works once, also while the database is away" },
+    { "console.link", PH_ROLE_OPERATOR, PH_ACTION_CHANGES, NULL, link_answers, console_link, NULL, NULL, "a login to the console that works once, also while the database is away" },
     { 0 },
 };
 // clang-format on

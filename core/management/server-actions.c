@@ -333,27 +333,113 @@ metrics(PhActionCall *call, GError **error)
 static const PhAnswerRow node_list_answers[] = {
     PH_ITEM("name", TEXT, "as posthouse.conf calls it"),
     PH_ITEM("node", INT, "its number"),
-    PH_ITEM("alive", BOOL, "its lease runs"),
-    PH_ITEM("lease_until", TIME, "when its lease ends, if it is not renewed"),
+    PH_ITEM("state", TEXT,
+        "serving, draining (no new connections, some are left), drained, or away (not seen for "
+        "20 s)"),
+    PH_ITEM("this", BOOL, "the one that answers"),
+    PH_ITEM("sessions", INT, "clients that are connected, when it was last seen"),
+    PH_ITEM("version", TEXT, "of the program"),
+    PH_ITEM("started", TIME, "since when it serves"),
+    PH_ITEM("seen", TIME, "when it last renewed its lease"),
     { 0 },
 };
+
+static const PhArgumentRow node_arguments[] = {
+    PH_NEEDED("name", "the node, as posthouse.conf calls it"),
+    { 0 },
+};
+
+/* Names of the nodes that are drained: the keys of a set. */
+PH_IN_JOB static GHashTable *
+drained_nodes(PhActionCall *call, GError **error)
+{
+    int64_t version;
+    g_autoptr(GPtrArray) rows =
+        ph_stored_settings_blocking(ph_action_deadline_us(call), &version, error);
+    if (rows == NULL)
+        return NULL;
+    GHashTable *names = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    for (guint i = 0; i < rows->len; i++) {
+        const PhStoredSetting *row = rows->pdata[i];
+        if (row->scope_kind == PH_SCOPE_NODE && strcmp(row->key, PH_SETTING_DRAIN) == 0 &&
+            strcmp(row->value, "true") == 0)
+            g_hash_table_add(names, g_strdup(row->scope_id));
+    }
+    return names;
+}
+
+static const char *
+node_state(const PhNodeInfo *node, bool is_drained)
+{
+    if (!node->is_alive)
+        return "away";
+    if (!is_drained)
+        return "serving";
+    return node->sessions > 0 ? "draining" : "drained";
+}
 
 static bool
 node_list(PhActionCall *call, GError **error)
 {
     ph_assert_in_job();
     g_autoptr(GPtrArray) nodes = ph_node_list_blocking(ph_action_deadline_us(call), error);
-    if (nodes == NULL)
+    g_autoptr(GHashTable) drained = nodes != NULL ? drained_nodes(call, error) : NULL;
+    if (drained == NULL)
         return false;
     for (guint i = 0; i < nodes->len; i++) {
         const PhNodeInfo *node = nodes->pdata[i];
         ph_answer_item(call);
         ph_answer_text(call, "name", node->name);
         ph_answer_int(call, "node", node->id);
-        ph_answer_bool(call, "alive", node->lease_until_us > ph_time_now_us());
-        ph_answer_time(call, "lease_until", node->lease_until_us);
+        ph_answer_text(call, "state", node_state(node, g_hash_table_contains(drained, node->name)));
+        ph_answer_bool(call, "this", strcmp(node->name, ph_configuration_node_name()) == 0);
+        ph_answer_int(call, "sessions", node->sessions);
+        ph_answer_text(call, "version", node->version);
+        ph_answer_time(call, "started", node->started_us);
+        ph_answer_time(call, "seen", node->seen_us);
     }
     return true;
+}
+
+/* Kept as a setting of that node, so that it holds over a restart; every node reads it at once. */
+PH_IN_JOB static bool
+set_drained(PhActionCall *call, bool drained, GError **error)
+{
+    const char *name = ph_action_text(call, "name");
+    g_autoptr(GPtrArray) nodes = ph_node_list_blocking(ph_action_deadline_us(call), error);
+    bool found = false;
+    for (guint i = 0; nodes != NULL && i < nodes->len; i++)
+        found = found || strcmp(((const PhNodeInfo *)nodes->pdata[i])->name, name) == 0;
+    if (nodes == NULL)
+        return false;
+    if (!found) {
+        g_set_error(error, PH_ERROR, PH_ERROR_NOT_FOUND, "no node \"%s\"", name);
+        return false;
+    }
+    const PhSettingChange change = {
+        .key = PH_SETTING_DRAIN,
+        .scope_kind = PH_SCOPE_NODE,
+        .scope_id = name,
+        .value = drained ? "true" : NULL,
+    };
+    int64_t version;
+    return ph_stored_settings_change_blocking(&change, 1, ph_action_actor(call), -1,
+               ph_action_deadline_us(call), &version, error) &&
+           ph_configuration_load_blocking(ph_action_deadline_us(call), error);
+}
+
+static bool
+node_drain(PhActionCall *call, GError **error)
+{
+    ph_assert_in_job();
+    return set_drained(call, true, error);
+}
+
+static bool
+node_resume(PhActionCall *call, GError **error)
+{
+    ph_assert_in_job();
+    return set_drained(call, false, error);
 }
 
 /* -- checks ------------------------------------------------------------------------------------ */
@@ -646,7 +732,7 @@ audit_list(PhActionCall *call, GError **error)
 {
     ph_assert_in_job();
     const PhAuditFilter filter = {
-        .tenant_id = ph_action_tenant_filter(call),
+        .tenant_id = ph_action_tenant(call),
         .actor = ph_action_text(call, "actor"),
         .action = ph_action_text(call, "action"),
         .text = ph_action_text(call, "filter"),
@@ -663,17 +749,19 @@ audit_list(PhActionCall *call, GError **error)
 
 // clang-format off
 const PhActionRow ph_server_actions[] = {
-    { "server.status", PH_ROLE_USER, PH_ACTION_WITHOUT_STORE, NULL, status_answers, status, "GET /status", NULL, "how the server is" },
-    { "server.checks", PH_ROLE_OPERATOR, PH_ACTION_WITHOUT_STORE, NULL, check_answers, checks, "GET /checks", NULL, "what is wrong, and what to do about it" },
-    { "server.metrics", PH_ROLE_OPERATOR, PH_ACTION_WITHOUT_STORE, NULL, text_answers, metrics, "GET /metrics", NULL, "counters, in the form of OpenMetrics" },
-    { "server.actions", PH_ROLE_USER, PH_ACTION_WITHOUT_STORE, actions_arguments, actions_answers, list_actions, "GET /actions", NULL, "what can be called" },
-    { "server.log", PH_ROLE_OPERATOR, PH_ACTION_WITHOUT_STORE, log_arguments, log_answers, log_recent, "GET /log", NULL, "the newest lines of the log" },
+    { "server.status", PH_ROLE_USER, 0, NULL, status_answers, status, "GET /status", NULL, "how the server is" },
+    { "server.checks", PH_ROLE_OPERATOR, 0, NULL, check_answers, checks, "GET /checks", NULL, "what is wrong, and what to do about it" },
+    { "server.metrics", PH_ROLE_OPERATOR, 0, NULL, text_answers, metrics, "GET /metrics", NULL, "counters, in the form of OpenMetrics" },
+    { "server.actions", PH_ROLE_USER, 0, actions_arguments, actions_answers, list_actions, "GET /actions", NULL, "what can be called" },
+    { "server.log", PH_ROLE_OPERATOR, 0, log_arguments, log_answers, log_recent, "GET /log", NULL, "the newest lines of the log" },
     { "node.list", PH_ROLE_OPERATOR, 0, NULL, node_list_answers, node_list, "GET /nodes", NULL, "the servers on this database" },
-    { "plugin.list", PH_ROLE_OPERATOR, PH_ACTION_WITHOUT_STORE, NULL, plugin_list_answers, plugin_list, "GET /plugins", NULL, "the plugins and how they are" },
+    { "node.drain", PH_ROLE_OPERATOR, PH_ACTION_CHANGES, node_arguments, NULL, node_drain, "POST /nodes/{name}/drain", NULL, "no new connections there but the console's; sessions are asked to go elsewhere" },
+    { "node.resume", PH_ROLE_OPERATOR, PH_ACTION_CHANGES, node_arguments, NULL, node_resume, "POST /nodes/{name}/resume", NULL, "serve there again" },
+    { "plugin.list", PH_ROLE_OPERATOR, 0, NULL, plugin_list_answers, plugin_list, "GET /plugins", NULL, "the plugins and how they are" },
     { "plugin.start", PH_ROLE_OPERATOR, PH_ACTION_CHANGES, plugin_arguments, NULL, plugin_start, "POST /plugins/{name}/start", NULL, "load and start one" },
     { "plugin.replace", PH_ROLE_OPERATOR, PH_ACTION_CHANGES, plugin_arguments, NULL, plugin_replace, "POST /plugins/{name}/replace", NULL, "load its file again; sessions go on in the old one" },
     { "plugin.stop", PH_ROLE_OPERATOR, PH_ACTION_CHANGES, plugin_stop_arguments, NULL, plugin_stop, "POST /plugins/{name}/stop", NULL, "end its sessions and unload it" },
-    { "session.list", PH_ROLE_OPERATOR, PH_ACTION_WITHOUT_STORE, session_list_arguments, session_list_answers, session_list, "GET /sessions", NULL, "who is connected" },
+    { "session.list", PH_ROLE_OPERATOR, 0, session_list_arguments, session_list_answers, session_list, "GET /sessions", NULL, "who is connected" },
     { "session.cut", PH_ROLE_OPERATOR, PH_ACTION_CHANGES, session_arguments, NULL, session_cut, "DELETE /sessions/{id}", NULL, "end a session" },
     { "audit.list", PH_ROLE_TENANT, 0, audit_arguments, audit_answers, audit_list, "GET /audit", NULL, "what was done by whom, newest first" },
     { 0 },

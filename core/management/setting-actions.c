@@ -451,8 +451,8 @@ config_apply(PhActionCall *call, GError **error)
 
 // clang-format off
 const PhActionRow ph_setting_actions[] = {
-    { "config.list", PH_ROLE_OPERATOR, PH_ACTION_WITHOUT_STORE, config_list_arguments, config_list_answers, config_list, "GET /settings", NULL, "the settings, as they hold in the global scope" },
-    { "config.get", PH_ROLE_OPERATOR, PH_ACTION_WITHOUT_STORE, config_key_arguments, config_answers, config_get, "GET /settings/{key}", NULL, "a setting as it holds in a scope" },
+    { "config.list", PH_ROLE_OPERATOR, 0, config_list_arguments, config_list_answers, config_list, "GET /settings", NULL, "the settings, as they hold in the global scope" },
+    { "config.get", PH_ROLE_OPERATOR, 0, config_key_arguments, config_answers, config_get, "GET /settings/{key}", NULL, "a setting as it holds in a scope" },
     { "config.set", PH_ROLE_OPERATOR, PH_ACTION_CHANGES, config_set_arguments, NULL, config_set, "PUT /settings/{key}", "config.get", "change a setting, at once and on every node" },
     { "config.unset", PH_ROLE_OPERATOR, PH_ACTION_CHANGES, config_unset_arguments, NULL, config_unset, "DELETE /settings/{key}", "config.get", "go back to the wider scope or the default" },
     { "config.history", PH_ROLE_OPERATOR, 0, config_history_arguments, config_history_answers, config_history, "GET /setting-history", NULL, "who changed what, newest first" },

@@ -156,7 +156,7 @@ static bool
 site_list(PhActionCall *call, GError **error)
 {
     ph_assert_in_job();
-    g_autoptr(PhPage) page = ph_stored_site_list_blocking(ph_action_tenant_filter(call),
+    g_autoptr(PhPage) page = ph_stored_site_list_blocking(ph_action_tenant(call),
         ph_action_text(call, "filter"), ph_action_text(call, "after"), ph_action_limit(call),
         ph_action_deadline_us(call), error);
     if (page == NULL)

@@ -65,8 +65,7 @@ typedef struct PhAnswerRow {
 } PhAnswerRow;
 
 enum {
-    PH_ACTION_CHANGES = 1 << 0,       /* goes to the audit log */
-    PH_ACTION_WITHOUT_STORE = 1 << 1, /* works while the database is away */
+    PH_ACTION_CHANGES = 1 << 0, /* goes to the audit log */
 };
 
 typedef struct PhActionCall PhActionCall;
@@ -85,6 +84,25 @@ struct PhActionRow {
 };
 typedef struct PhActionRow PhActionRow;
 
+/* -- rows in short ---------------------------------------------------------------------------- */
+
+enum { PH_LIST_LIMIT = 100, PH_LIST_LIMIT_MAX = 1000 };
+
+// clang-format off
+#define PH_ARGUMENT_AFTER  { "after", PH_ARGUMENT_TEXT, 0, "go on behind this, as the last answer said", NULL, 0, 0 }
+#define PH_ARGUMENT_LIMIT  { "limit", PH_ARGUMENT_INT, 0, "items at most (100)", NULL, 1, PH_LIST_LIMIT_MAX }
+#define PH_ARGUMENT_FILTER { "filter", PH_ARGUMENT_TEXT, 0, "only what contains this text", NULL, 0, 255 }
+#define PH_ARGUMENTS_LIST  PH_ARGUMENT_FILTER, PH_ARGUMENT_AFTER, PH_ARGUMENT_LIMIT
+#define PH_ARGUMENT_IF_VERSION { "if_version", PH_ARGUMENT_INT, 0, "only if it is still this version", NULL, 0, 0 }
+#define PH_NEEDED(name, help)   { name, PH_ARGUMENT_TEXT, PH_ARGUMENT_REQUIRED | PH_ARGUMENT_POSITIONAL, help, NULL, 0, 0 }
+#define PH_OPTION(name, help)   { name, PH_ARGUMENT_TEXT, 0, help, NULL, 0, 0 }
+#define PH_NUMBER(name, help)   { name, PH_ARGUMENT_INT, 0, help, NULL, 0, 0 }
+#define PH_SWITCH(name, help)   { name, PH_ARGUMENT_BOOL, 0, help, NULL, 0, 0 }
+#define PH_CHOICE(name, choices, help) { name, PH_ARGUMENT_TEXT, 0, help, choices, 0, 0 }
+#define PH_FIELD(name, type, help) { name, PH_ANSWER_##type, 0, help }
+#define PH_ITEM(name, type, help)  { name, PH_ANSWER_##type, PH_ANSWER_OF_ITEM, help }
+// clang-format on
+
 /* -- for the function -------------------------------------------------------------------------- */
 
 /* Null, or `fallback`, when the argument was not given. */
@@ -93,6 +111,8 @@ PH_API int64_t ph_action_int(const PhActionCall *call, const char *name, int64_t
 PH_API bool ph_action_bool(const PhActionCall *call, const char *name, bool fallback);
 PH_API const PhSecret *ph_action_secret(const PhActionCall *call, const char *name);
 PH_API int64_t ph_action_deadline_us(const PhActionCall *call);
+/* How many items a list may give: the argument "limit", or PH_LIST_LIMIT. */
+PH_API unsigned ph_action_limit(const PhActionCall *call);
 /* Who calls: an operator's name, or a login. */
 PH_API const char *ph_action_actor(const PhActionCall *call);
 PH_API PhRole ph_action_role(const PhActionCall *call);
@@ -102,7 +122,8 @@ PH_API bool ph_action_may_tenant(const PhActionCall *call, int64_t tenant_id);
 /* Which argument the error is about, when the function fails; otherwise it is the first positional
  * one. */
 PH_API void ph_action_blame(PhActionCall *call, const char *argument);
-/* The tenant that a new thing belongs to: the caller's; for an operator, 0. */
+/* The caller's tenant; for an operator 0: the tenant of a new thing, or the filter of a list, where 0 is
+ * all of them. */
 PH_API int64_t ph_action_tenant(const PhActionCall *call);
 
 /* Fields of the answer; after ph_answer_item() of the newest item. Null text is left out. */

@@ -137,8 +137,8 @@ PH_API PH_ON_REACTOR PhReactor *ph_connection_reactor(const PhConnection *connec
 
 /* -- TLS --------------------------------------------------------------------------------------- */
 
-/* Call after writing the "go ahead" reply and consuming the command. False when plain bytes are
- * already behind the command: the session must refuse and close. Input is paused until
+/* Call after writing the "go ahead" reply and consuming the command; on an outgoing connection, after
+ * consuming the peer's "go ahead". False when plain bytes are already behind it: the session must refuse and close. Input is paused until
  * `secured`. */
 PH_API PH_ON_REACTOR bool ph_connection_start_tls(PhConnection *connection);
 PH_API PH_ON_REACTOR bool ph_connection_is_secure(const PhConnection *connection);
@@ -166,9 +166,12 @@ PH_API PH_ON_REACTOR bool ph_connection_peer_is_loopback(const PhConnection *con
 typedef struct PhConnectSpec {
     const char *address; /* textual IPv4 or IPv6 address */
     int port;
-    bool tls;                /* handshake at once */
-    const char *server_name; /* for SNI and verification; null: no verification (opportunistic) */
-    int64_t timeout_ms;      /* for connect and handshake */
+    bool tls; /* handshake at once */
+    const char
+        *server_name;   /* for SNI and verification, with STARTTLS too; a name or an address; null:
+                                no verification (opportunistic) */
+    const char *ca;     /* PEM: whom to trust; null: the system's */
+    int64_t timeout_ms; /* for connect and handshake */
 } PhConnectSpec;
 
 /* The session's `opened` follows when bytes can flow, or `closed` with PH_CLOSE_REFUSED. Null only

@@ -130,6 +130,7 @@ struct PhConnection {
     char peer_text[INET6_ADDRSTRLEN];
     char local_text[INET6_ADDRSTRLEN];
     char *server_name; /* outgoing: to verify */
+    char *ca;          /* outgoing: PEM; null: the system's */
     char *activity;
     int64_t account_id; /* 0: nobody has logged in */
     char *login;
@@ -139,6 +140,7 @@ struct PhConnection {
 };
 
 static int connections; /* of this process */
+static int clients;     /* those of them that are not apart and not outgoing */
 
 static PH_ON_REACTOR void connection_run(PhConnection *connection);
 static void break_off(PhConnection *connection, PhCloseReason reason);
@@ -148,6 +150,20 @@ int
 ph_connection_count(void)
 {
     return __atomic_load_n(&connections, __ATOMIC_ACQUIRE);
+}
+
+int
+ph_connection_client_count(void)
+{
+    return __atomic_load_n(&clients, __ATOMIC_ACQUIRE);
+}
+
+static void
+count(const PhConnection *connection, int n)
+{
+    __atomic_fetch_add(&connections, n, __ATOMIC_ACQ_REL);
+    if (connection->service != NULL && !connection->service->apart)
+        __atomic_fetch_add(&clients, n, __ATOMIC_ACQ_REL);
 }
 
 /* -- addresses --------------------------------------------------------------------------------- */
@@ -941,8 +957,8 @@ static void
 free_connection(void *memory)
 {
     PhConnection *connection = memory;
+    count(connection, -1); /* before the code of its service may go */
     ph_owner_unuse(connection->owner);
-    __atomic_fetch_sub(&connections, 1, __ATOMIC_ACQ_REL);
     g_free(connection);
 }
 
@@ -971,6 +987,7 @@ destroy(PhConnection *connection)
         chunk_free(chunk);
     }
     g_free(connection->server_name);
+    g_free(connection->ca);
     g_free(connection->activity);
     g_free(connection->login);
     ph_reactor_free_later(connection->reactor, connection, free_connection);
@@ -1023,9 +1040,10 @@ open_session(PhConnection *connection)
 static PH_ON_REACTOR void
 begin_handshake(PhConnection *connection)
 {
-    connection->ssl = connection->service != NULL
-                          ? ph_tls_server_new(connection->source.fd, connection->service)
-                          : ph_tls_client_new(connection->source.fd, connection->server_name);
+    connection->ssl =
+        connection->service != NULL
+            ? ph_tls_server_new(connection->source.fd, connection->service)
+            : ph_tls_client_new(connection->source.fd, connection->server_name, connection->ca);
     if (connection->ssl == NULL) {
         break_off(connection, PH_CLOSE_ERROR);
         return;
@@ -1378,7 +1396,7 @@ connection_new(PhReactor *reactor, int fd, const PhSessionClass *session_class,
     connection->link.next = list->next;
     list->next->previous = &connection->link;
     list->next = &connection->link;
-    __atomic_fetch_add(&connections, 1, __ATOMIC_ACQ_REL);
+    count(connection, 1);
 
     PhSession *session = g_malloc0(session_class->size);
     session->connection = connection;
@@ -1459,12 +1477,16 @@ ph_connection_connect(PhReactor *reactor, const PhConnectSpec *spec,
         g_set_error(error, PH_ERROR, PH_ERROR_TEMPORARY, "make a socket: %s", g_strerror(errno));
         return NULL;
     }
+    int one = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
     PhConnection *connection =
         connection_new(reactor, fd, session_class, NULL, ph_owner_current(), plugin_state);
     connection->state = STATE_CONNECTING;
     connection->peer = peer;
     connection->tls_at_once = spec->tls;
     connection->server_name = g_strdup(spec->server_name);
+    connection->ca = g_strdup(spec->ca);
     ph_timer_arm_ms(&connection->life_timer, reactor, spec->timeout_ms);
     if (connect(fd, (const struct sockaddr *)&peer, size) != 0 && errno != EINPROGRESS)
         break_off(connection, PH_CLOSE_REFUSED);

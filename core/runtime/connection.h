@@ -44,3 +44,5 @@ PH_ON_REACTOR unsigned ph_connection_farewell(
 PH_ON_REACTOR void ph_connection_abort_all(PhReactor *reactor, const PhOwner *owner);
 /* Connections of this process, lingering ones included. */
 int ph_connection_count(void);
+/* Without those of services that are apart (the console's), and without outgoing ones. */
+int ph_connection_client_count(void);

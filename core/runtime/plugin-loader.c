@@ -39,6 +39,7 @@ static struct {
     char *folder;
     char *run_folder;
     GPtrArray *generations; /* in order of start */
+    bool is_drained;
     unsigned last_number;
 } loader = { .mutex = { .rank = PH_LOCK_PLUGIN } };
 
@@ -216,23 +217,35 @@ generation_new(const char *name, const char *path)
     return generation;
 }
 
+static bool
+is_open(const Generation *generation, const PhServiceRow *service)
+{
+    for (guint i = 0; i < generation->listeners->len; i++)
+        if (strcmp(ph_listeners_name(generation->listeners->pdata[i]), service->name) == 0)
+            return true;
+    return false;
+}
+
 /* A service with implicit TLS waits for a certificate. */
 static bool
 is_offered(const PhServiceRow *service)
 {
-    return service->tls != PH_TLS_IMPLICIT || ph_tls_is_available();
+    if (service->tls != PH_TLS_IMPLICIT || ph_tls_is_available())
+        return true;
+    ph_log(PH_LOG_WARNING, "plugin.no-certificate", "service=%s is not offered: it needs TLS",
+        service->name);
+    return false;
 }
 
+/* Those that are not open yet. */
 static bool
-open_services(Generation *generation, GError **error)
+open_services_locked(Generation *generation, GError **error)
 {
     const PhServiceRow *service = generation->plugin->services;
     for (; service != NULL && service->name != NULL; service++) {
-        if (!is_offered(service)) {
-            ph_log(PH_LOG_WARNING, "plugin.no-certificate",
-                "service=%s is not offered: it needs TLS", service->name);
+        if (is_open(generation, service) || (loader.is_drained && !service->apart) ||
+            !is_offered(service))
             continue;
-        }
         PhListeners *listeners = ph_listeners_open(service, &generation->owner, error);
         if (listeners == NULL)
             return false;
@@ -325,7 +338,7 @@ start_locked(const char *name, const char *path, GError **error)
     forget_failed_locked(name);
     Generation *generation = generation_new(name, path);
     g_autoptr(GError) cause = NULL;
-    if (!start_code(generation, &cause) || !open_services(generation, &cause)) {
+    if (!start_code(generation, &cause) || !open_services_locked(generation, &cause)) {
         close_services(generation, ph_listeners_release);
         /* A service that was open for a moment may have a session already. */
         PhPluginState state = PH_PLUGIN_DRAINING;
@@ -380,19 +393,7 @@ take_over_services(Generation *old, Generation *new_, GError **error)
     }
     g_ptr_array_set_size(old->listeners, 0);
 
-    for (const PhServiceRow *row = new_->plugin->services; row != NULL && row->name != NULL;
-         row++) {
-        bool open = false;
-        for (guint i = 0; i < new_->listeners->len && !open; i++)
-            open = strcmp(ph_listeners_name(new_->listeners->pdata[i]), row->name) == 0;
-        if (open || !is_offered(row))
-            continue;
-        PhListeners *listeners = ph_listeners_open(row, &new_->owner, error);
-        if (listeners == NULL)
-            return false;
-        g_ptr_array_add(new_->listeners, listeners);
-    }
-    return true;
+    return open_services_locked(new_, error);
 }
 
 static bool
@@ -504,6 +505,42 @@ ph_plugins_stop_all(int64_t deadline_ms)
     ph_mutex_unlock(&loader.mutex);
 }
 
+/* -- draining the node ------------------------------------------------------------------------- */
+
+static bool
+is_apart(const Generation *generation)
+{
+    const PhServiceRow *service = generation->plugin->services;
+    return service == NULL || service->name == NULL || service->apart;
+}
+
+bool
+ph_plugins_set_drained(bool drained)
+{
+    ph_assert_in_job();
+    ph_mutex_lock(&loader.mutex);
+    bool changed = loader.is_drained != drained;
+    loader.is_drained = drained;
+    for (guint i = 0; changed && loader.generations != NULL && i < loader.generations->len; i++) {
+        Generation *generation = loader.generations->pdata[i];
+        if (generation->state != PH_PLUGIN_SERVING || is_apart(generation))
+            continue;
+        g_autoptr(GError) error = NULL;
+        if (drained) {
+            close_services(generation, ph_listeners_release);
+            ph_reactors_call_blocking(say_farewell, &generation->owner);
+        } else if (!open_services_locked(generation, &error)) {
+            ph_log(PH_LOG_ERROR, "plugin.not-open", "%s", error->message);
+        }
+    }
+    ph_mutex_unlock(&loader.mutex);
+    if (changed)
+        ph_log(PH_LOG_NOTICE, drained ? "node.drained" : "node.serving", "%s",
+            drained ? "no new connections; sessions were asked to go elsewhere"
+                    : "connections are welcome");
+    return changed;
+}
+
 void
 ph_plugins_reap(void)
 {
@@ -561,9 +598,12 @@ ph_plugins_each_actions(
 {
     ph_mutex_lock(&loader.mutex);
     for (guint i = 0; loader.generations != NULL && i < loader.generations->len; i++) {
-        const Generation *generation = loader.generations->pdata[i];
-        if (generation->state == PH_PLUGIN_SERVING && generation->plugin->actions != NULL)
-            func(generation->name, generation->plugin->actions, data);
+        Generation *generation = loader.generations->pdata[i];
+        if (generation->state != PH_PLUGIN_SERVING || generation->plugin->actions == NULL)
+            continue;
+        PhOwner *previous = ph_owner_enter(&generation->owner);
+        func(generation->name, generation->plugin->actions, data);
+        ph_owner_leave(previous);
     }
     ph_mutex_unlock(&loader.mutex);
 }

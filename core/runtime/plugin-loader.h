@@ -40,13 +40,17 @@ bool ph_plugin_replace(const char *name, const char *path, GError **error);
 bool ph_plugin_stop(const char *name, int64_t deadline_ms, GError **error);
 /* All, in reverse order of start. */
 void ph_plugins_stop_all(int64_t deadline_ms);
+/* This node takes no new connections, except those of services that are apart, and asks its sessions to
+ * go elsewhere; or serves again. Also before plugins are started. False: nothing changed. */
+bool ph_plugins_set_drained(bool drained);
 /* Stops and unmaps older generations that nothing needs any more. Called now and then. */
 void ph_plugins_reap(void);
 /* GPtrArray of PhPluginInfo. */
 GPtrArray *ph_plugins_list(void);
 /* Every service that listens now: calls `func` with name and port. */
 void ph_plugins_each_service(void (*func)(const char *name, int port, void *data), void *data);
-/* The action tables of the current generations, for management. */
+/* The action tables of the current generations, for management. A row may be kept as long as its owner,
+ * which is ph_owner_current() in `func`, is held. */
 void ph_plugins_each_actions(
     void (*func)(const char *plugin, const PhActionRow *rows, void *data), void *data);
 

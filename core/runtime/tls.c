@@ -510,8 +510,27 @@ ph_tls_server_new(int fd, const PhServiceRow *service)
     return ssl;
 }
 
+/* Whom this connection trusts, in the place of the system's authorities. */
+static bool
+trust_only(SSL *ssl, const char *pem)
+{
+    BIO *bio = BIO_new_mem_buf(pem, -1);
+    X509_STORE *store = X509_STORE_new();
+    X509 *certificate;
+    int n = 0;
+    while (bio != NULL && store != NULL &&
+           (certificate = PEM_read_bio_X509(bio, NULL, NULL, NULL)) != NULL) {
+        n += X509_STORE_add_cert(store, certificate);
+        X509_free(certificate);
+    }
+    ERR_clear_error(); /* the end of the text is one */
+    BIO_free(bio);
+    /* Takes the store. */
+    return n > 0 ? SSL_set0_verify_cert_store(ssl, store) == 1 : (X509_STORE_free(store), false);
+}
+
 SSL *
-ph_tls_client_new(int fd, const char *server_name)
+ph_tls_client_new(int fd, const char *server_name, const char *ca)
 {
     g_mutex_lock(&tls.mutex);
     ph_handover_take(&tls);
@@ -524,11 +543,16 @@ ph_tls_client_new(int fd, const char *server_name)
     SSL_set_connect_state(ssl);
     if (server_name != NULL) {
         g_autofree char *name = g_strdup(server_name); /* the macro below takes no const */
-        SSL_set_tlsext_host_name(ssl, name);
-        SSL_set1_host(ssl, name);
+        bool is_address = g_hostname_is_ip_address(name);
+        if (is_address)
+            X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), name);
+        else
+            SSL_set1_host(ssl, name);
+        if (!is_address) /* RFC 6066 section 3: no addresses */
+            SSL_set_tlsext_host_name(ssl, name);
         SSL_set_verify(ssl, SSL_VERIFY_PEER, NULL);
     }
-    if (!attach_bio(ssl, fd)) {
+    if ((ca != NULL && !trust_only(ssl, ca)) || !attach_bio(ssl, fd)) {
         SSL_free(ssl);
         return NULL;
     }

@@ -14,8 +14,6 @@ struct PhFrameWriter {
     GArray *ends;
 };
 
-G_DEFINE_AUTOPTR_CLEANUP_FUNC(ZSTD_DCtx, ZSTD_freeDCtx)
-
 PhFrameWriter *
 ph_frame_writer_new(void)
 {
@@ -103,11 +101,39 @@ broken(GError **error)
     return NULL;
 }
 
+/* -- reading ----------------------------------------------------------------------------------- */
+
+/* What a thread decodes with: making it anew for each message costs as much as a small message. */
+typedef struct Decoder {
+    ZSTD_DCtx *context;
+    char frame[PH_FRAME_RAW_BYTES];
+} Decoder;
+
+static void
+decoder_free(void *data)
+{
+    Decoder *decoder = data;
+    ZSTD_freeDCtx(decoder->context);
+    g_free(decoder);
+}
+
+static Decoder *
+decoder_of_thread(void)
+{
+    static GPrivate key = G_PRIVATE_INIT(decoder_free);
+    Decoder *decoder = g_private_get(&key);
+    if (decoder == NULL) {
+        decoder = g_new(Decoder, 1);
+        decoder->context = ZSTD_createDCtx();
+        g_private_set(&key, decoder);
+    }
+    return decoder;
+}
+
 GBytes *
 ph_frames_decode(const void *data, size_t data_length, size_t skip, size_t length, GError **error)
 {
-    g_autoptr(ZSTD_DCtx) context = ZSTD_createDCtx();
-    g_autofree char *frame = g_malloc(PH_FRAME_RAW_BYTES);
+    Decoder *decoder = decoder_of_thread();
     g_autofree char *out = g_malloc(length + 1);
     const char *at = data;
     size_t done = 0;
@@ -115,14 +141,19 @@ ph_frames_decode(const void *data, size_t data_length, size_t skip, size_t lengt
         size_t packed = ZSTD_findFrameCompressedSize(at, data_length);
         if (ZSTD_isError(packed))
             return broken(error);
-        size_t n = ZSTD_decompressDCtx(context, frame, PH_FRAME_RAW_BYTES, at, packed);
+        /* A frame that is wanted whole is decoded where it belongs. */
+        bool whole = skip == 0 && ZSTD_getFrameContentSize(at, packed) <= length - done;
+        char *to = whole ? out + done : decoder->frame;
+        size_t room = whole ? length - done : PH_FRAME_RAW_BYTES;
+        size_t n = ZSTD_decompressDCtx(decoder->context, to, room, at, packed);
         if (ZSTD_isError(n))
             return broken(error);
         at += packed;
         data_length -= packed;
         size_t from = MIN(skip, n);
         size_t take = MIN(n - from, length - done);
-        memcpy(out + done, frame + from, take);
+        if (!whole)
+            memcpy(out + done, decoder->frame + from, take);
         skip -= from;
         done += take;
     }

@@ -177,6 +177,8 @@ extern const PhStatement ph_sql_find_account;
 
 /* Sets `next` of a page that is full, from the last item's name. */
 void ph_page_finish(PhPage *page, unsigned limit, const char *last);
+/* Raises the version of the configuration and commits what was done on this lease; tells the others. */
+PH_IN_JOB bool ph_configuration_commit_blocking(PhLease *lease, GError **error);
 
 /* -- making accounts (mailbox.c) --------------------------------------------------------------- */
 

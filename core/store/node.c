@@ -5,6 +5,7 @@
  * number. `last_ms` in the row is a ceiling: ids of that number were made with times below it, so
  * the next holder starts there even when the clock went back.
  */
+#include "runtime/connection.h"
 #include "store/internal.h"
 
 enum {
@@ -25,15 +26,16 @@ static int id_counter;
 static const PhStatement renew = {
     "node-renew",
     "UPDATE node\n"
-    "SET lease_until = now() + $3::bigint * interval '1 ms', last_ms = greatest(last_ms, $4::bigint), name = $5::text\n"
+    "SET lease_until = now() + $3::bigint * interval '1 ms', last_ms = greatest(last_ms, $4::bigint), name = $5::text,\n"
+    "    sessions = $6::bigint, seen_at = now()\n"
     "WHERE node_id = $1::smallint AND holder = $2::text",
 };
 
 /* A free number: an expired lease, oldest first, or else one that was never used. */
 static const PhStatement take = {
     "node-take",
-    "INSERT INTO node (node_id, name, holder, last_ms, lease_until)\n"
-    "SELECT free.node_id, $1::text, $2::text, $4::bigint, now() + $3::bigint * interval '1 ms'\n"
+    "INSERT INTO node (node_id, name, holder, last_ms, lease_until, version, sessions, started_at, seen_at)\n"
+    "SELECT free.node_id, $1::text, $2::text, $4::bigint, now() + $3::bigint * interval '1 ms', $5::text, 0, now(), now()\n"
     "FROM (\n"
     "    SELECT id.n::smallint AS node_id, old.lease_until\n"
     "    FROM generate_series(0, 1023) AS id (n)\n"
@@ -44,7 +46,8 @@ static const PhStatement take = {
     ") AS free\n"
     "ON CONFLICT (node_id) DO UPDATE\n"
     "SET name = excluded.name, holder = excluded.holder, lease_until = excluded.lease_until,\n"
-    "    last_ms = greatest(node.last_ms, excluded.last_ms)\n"
+    "    last_ms = greatest(node.last_ms, excluded.last_ms), version = excluded.version, sessions = 0,\n"
+    "    started_at = excluded.started_at, seen_at = excluded.seen_at\n"
     "WHERE node.lease_until < now()\n"
     "RETURNING node_id, last_ms",
 };
@@ -130,6 +133,7 @@ renew_lease(PhLease *lease, int id, bool *kept_out, GError **error)
     ph_param_int64(params, LEASE_MS);
     ph_param_int64(params, highest_ms() + LEASE_MS);
     ph_param_text(params, settings->node_name);
+    ph_param_int64(params, ph_connection_client_count());
     if (!ph_batch_run_blocking(lease, &batch, PH_BATCH_SAFE, error))
         return false;
     *kept_out = ph_batch_affected(&batch, 0) == 1;
@@ -148,6 +152,7 @@ take_number(PhLease *lease, GError **error)
         ph_param_text(params, settings->holder);
         ph_param_int64(params, LEASE_MS);
         ph_param_int64(params, highest_ms());
+        ph_param_text(params, PH_VERSION);
         if (!ph_batch_run_blocking(lease, &batch, PH_BATCH_SAFE, error))
             return false;
         const PGresult *rows = ph_batch_result(&batch, 0);
@@ -155,7 +160,7 @@ take_number(PhLease *lease, GError **error)
             continue; /* another process was faster */
         ph_mutex_lock(&id_lock);
         node_id = ph_cell_int16(rows, 0, 0);
-        id_ms = MAX(id_ms, ph_cell_int64(rows, 0, 1));
+        id_ms = MAX(id_ms + 1, ph_cell_int64(rows, 0, 1));
         id_counter = 0;
         ph_mutex_unlock(&id_lock);
         bool kept = false;
@@ -191,7 +196,8 @@ ph_node_release_blocking(PhLease *lease)
     PhParams *params = ph_batch_add(&batch, &release);
     ph_param_int16(params, (int16_t)id);
     ph_param_text(params, ph_store_settings()->holder);
-    ph_param_int64(params, highest_ms());
+    /* The last millisecond was used: with a clock that was set back, the next holder begins there. */
+    ph_param_int64(params, highest_ms() + 1);
     ph_batch_run_blocking(lease, &batch, PH_BATCH_SAFE, NULL);
     forget_number();
 }
@@ -204,12 +210,14 @@ ph_node_info_free(PhNodeInfo *node)
     if (node == NULL)
         return;
     g_free(node->name);
+    g_free(node->version);
     g_free(node);
 }
 
 static const PhStatement list_nodes = {
     "node-list",
-    "SELECT node_id, name, lease_until FROM node\n"
+    "SELECT node_id, name, lease_until > now() AND seen_at > now() - interval '20 s', version, sessions, started_at, seen_at\n"
+    "FROM node\n"
     "WHERE lease_until > now() - interval '1 day'\n"
     "ORDER BY name, node_id",
 };
@@ -232,7 +240,11 @@ ph_node_list_blocking(int64_t deadline_us, GError **error)
         *node = (PhNodeInfo){
             .id = ph_cell_int16(rows, i, 0),
             .name = ph_cell_dup(rows, i, 1),
-            .lease_until_us = ph_cell_timestamp_us(rows, i, 2),
+            .is_alive = ph_cell_bool(rows, i, 2),
+            .version = ph_cell_dup(rows, i, 3),
+            .sessions = ph_cell_int64(rows, i, 4),
+            .started_us = ph_cell_timestamp_us(rows, i, 5),
+            .seen_us = ph_cell_timestamp_us(rows, i, 6),
         };
         g_ptr_array_add(list, node);
     }

@@ -21,7 +21,7 @@ enum {
     PAYLOAD_MAX = 7800,
     STATEMENT_US = 30000000,
     RECONNECT_US = 250000,
-    RENEW_US = 30000000,
+    RENEW_US = 5000000, /* a node that is not seen for some of these is shown as away */
 };
 
 static struct {

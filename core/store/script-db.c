@@ -332,6 +332,8 @@ next_result(PhScriptDb *db, int64_t deadline_us, bool *good_out)
 
 /* The server goes on with what we gave up: it is told to stop, and the connection is not used
  * again. SQL can hide from this (PL/pgSQL catches query_canceled), so end_session() follows. */
+#define TOOK_TOO_LONG "the database took too long"
+
 static void
 give_up(PhScriptDb *db)
 {
@@ -347,7 +349,7 @@ static void
 set_lost(PhScriptDb *db, int64_t deadline_us, GError **error)
 {
     if (ph_monotonic_us() >= deadline_us) {
-        g_set_error(error, PH_ERROR, PH_ERROR_TEMPORARY, "the database took too long");
+        g_set_error(error, PH_ERROR, PH_ERROR_TEMPORARY, TOOK_TOO_LONG);
         give_up(db);
         return;
     }
@@ -383,10 +385,13 @@ set_error_from(const PGresult *result, GError **error)
 {
     const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
     g_autofree char *text = one_line(PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY));
-    bool is_late = g_strcmp0(state, "57014") == 0;
-    g_set_error(error, PH_ERROR, is_late ? PH_ERROR_TEMPORARY : PH_ERROR_INTERNAL,
-        "database: %s (%s)", text[0] != '\0' ? text : PQresultErrorMessage(result),
-        state != NULL ? state : "no code");
+    if (g_strcmp0(state, "57014") == 0) {
+        /* Whichever looks at the clock first, the server or we. */
+        g_set_error(error, PH_ERROR, PH_ERROR_TEMPORARY, TOOK_TOO_LONG);
+        return;
+    }
+    g_set_error(error, PH_ERROR, PH_ERROR_INTERNAL, "database: %s (%s)",
+        text[0] != '\0' ? text : PQresultErrorMessage(result), state != NULL ? state : "no code");
 }
 
 typedef struct Collected {

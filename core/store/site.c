@@ -49,9 +49,8 @@ static const PhStatement raise_version = {
     "UPDATE setting_version SET version = version + 1 RETURNING version",
 };
 
-/* Raises the version and commits what was done on this lease; tells the others. */
-PH_IN_JOB static bool
-commit_change(PhLease *lease, GError **error)
+bool
+ph_configuration_commit_blocking(PhLease *lease, GError **error)
 {
     g_auto(PhBatch) batch;
     ph_batch_init(&batch);
@@ -271,7 +270,7 @@ ph_stored_site_put_blocking(const PhStoredSite *site, int64_t if_version, int64_
         return false;
     }
     int64_t id = ph_cell_int64(rows, 0, 0);
-    if (!put_names(lease, site, id, error) || !commit_change(lease, error))
+    if (!put_names(lease, site, id, error) || !ph_configuration_commit_blocking(lease, error))
         return false;
     if (id_out != NULL)
         *id_out = id;
@@ -288,7 +287,7 @@ change_one(PhLease *lease, PhBatch *batch, const char *what, GError **error)
         g_set_error(error, PH_ERROR, PH_ERROR_NOT_FOUND, "there is no such %s", what);
         return false;
     }
-    return commit_change(lease, error);
+    return ph_configuration_commit_blocking(lease, error);
 }
 
 static const PhStatement remove_site = {

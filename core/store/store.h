@@ -134,7 +134,11 @@ PH_IN_JOB bool ph_account_erase_rest_blocking(int64_t deadline_us, GError **erro
 typedef struct PhNodeInfo {
     int id;
     char *name;
-    int64_t lease_until_us;
+    bool is_alive; /* was seen lately */
+    char *version;
+    int64_t sessions;
+    int64_t started_us;
+    int64_t seen_us;
 } PhNodeInfo;
 
 void ph_node_info_free(PhNodeInfo *node);

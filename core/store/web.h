@@ -1,7 +1,7 @@
-/* web.h - rows of sites and certificates, of console sessions and API keys
+/* web.h - rows of sites, certificates and upstreams, of console sessions and API keys
  *
- * Shape:    what the tables of schema/0002-web.sql hold. A change of a site or certificate raises the
- *           version of the settings and is told to the other nodes as PH_NEWS_SETTINGS.
+ * Shape:    what the tables of schema/0002-web.sql and 0004-directory.sql hold. A change of a site,
+ *           certificate or upstream raises the version of the settings and is told to the other nodes as PH_NEWS_SETTINGS.
  * Units:    microseconds since 1970 UTC.
  * Threads:  in a job.
  * Errors:   SYNTAX, NOT_FOUND, CONFLICT (a name in use; another version than `if_version`, below 0:
@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include "posthouse/directory.h"
 #include "store/store.h"
 
 /* -- sites ------------------------------------------------------------------------------------- */
@@ -79,6 +80,27 @@ PH_IN_JOB GPtrArray *ph_stored_certificates_blocking(int64_t deadline_us, GError
 PH_IN_JOB bool ph_stored_certificate_put_blocking(
     const PhStoredCertificate *certificate, int64_t deadline_us, GError **error);
 PH_IN_JOB bool ph_stored_certificate_remove_blocking(
+    const char *name, int64_t deadline_us, GError **error);
+
+/* -- upstreams --------------------------------------------------------------------------------- */
+
+typedef struct PhStoredUpstream {
+    PhUpstream *upstream;    /* without its password */
+    GBytes *sealed_password; /* null: none */
+} PhStoredUpstream;
+
+void ph_stored_upstream_free(PhStoredUpstream *stored);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(PhStoredUpstream, ph_stored_upstream_free)
+
+/* Items are PhStoredUpstream, by name. */
+PH_IN_JOB PhPage *ph_stored_upstream_list_blocking(
+    const char *filter, const char *after, unsigned limit, int64_t deadline_us, GError **error);
+PH_IN_JOB PhStoredUpstream *ph_stored_upstream_find_blocking(
+    const char *name, int64_t deadline_us, GError **error);
+/* The upstream's id 0: a new one; else that of its name. */
+PH_IN_JOB bool ph_stored_upstream_put_blocking(const PhStoredUpstream *stored, int64_t if_version,
+    int64_t deadline_us, int64_t *id_out, GError **error);
+PH_IN_JOB bool ph_stored_upstream_remove_blocking(
     const char *name, int64_t deadline_us, GError **error);
 
 /* -- console sessions and API keys ------------------------------------------------------------- */

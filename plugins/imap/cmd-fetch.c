@@ -11,7 +11,10 @@
 
 #include <string.h>
 
-enum { SMALL_BYTES = 128 * 1024 };
+enum {
+    SMALL_BYTES = 128 * 1024,
+    ROWS_FROM_MEMORY = 8 * IMAP_SLICE_ROWS, /* of a slice for which the store is not asked */
+};
 
 typedef struct FetchJob {
     int64_t actor;
@@ -35,6 +38,12 @@ typedef struct FetchJob {
     PhOutline *outline; /* of the present row, when it was needed */
     guint outline_row;
 
+    /* The flags of the row before, as text: most rows have the same. */
+    GString *flags_text;
+    uint32_t flags;
+    uint64_t keywords;
+    bool is_recent;
+
     GString *out;
     unsigned rows_done;
     bool marked_seen;
@@ -55,6 +64,8 @@ fetch_job_free(void *data)
     ph_outline_free(job->outline);
     if (job->out != NULL)
         g_string_free(job->out, TRUE);
+    if (job->flags_text != NULL)
+        g_string_free(job->flags_text, TRUE);
     g_clear_error(&job->error);
     g_free(job);
 }
@@ -156,7 +167,10 @@ read_range(FetchJob *job, uint64_t offset, uint64_t length, GError **error)
 static void
 append_literal_head(FetchJob *job, const ImapFetchItem *item, uint64_t length)
 {
-    g_string_append_printf(job->out, "%s {%" G_GUINT64_FORMAT "}\r\n", item->label, length);
+    g_string_append(job->out, item->label);
+    g_string_append_len(job->out, " {", 2);
+    imap_append_number(job->out, length);
+    g_string_append_len(job->out, "}\r\n", 3);
 }
 
 /* A text that is whole in memory, or the partial of it. */
@@ -251,7 +265,8 @@ append_stored(GString *out, const char *label, GBytes *bytes)
 {
     size_t length;
     const char *data = g_bytes_get_data(bytes, &length);
-    g_string_append_printf(out, "%s ", label);
+    g_string_append(out, label);
+    g_string_append_c(out, ' ');
     g_string_append_len(out, data, (gssize)length);
 }
 
@@ -275,24 +290,42 @@ append_meta_item(FetchJob *job, const ImapFetchItem *item, GError **error)
     return ph_imap_body_from_structure(structure, length, job->out);
 }
 
+static void
+append_flags_item(FetchJob *job, const PhViewRow *row)
+{
+    bool is_recent = row->uid >= job->first_recent;
+    if (job->flags_text == NULL || job->flags != row->flags || job->keywords != row->keywords ||
+        job->is_recent != is_recent) {
+        if (job->flags_text == NULL)
+            job->flags_text = g_string_new(NULL);
+        g_string_assign(job->flags_text, "FLAGS ");
+        imap_append_flags(job->flags_text, job->view, row, is_recent);
+        job->flags = row->flags;
+        job->keywords = row->keywords;
+        job->is_recent = is_recent;
+    }
+    g_string_append_len(job->out, job->flags_text->str, (gssize)job->flags_text->len);
+}
+
 PH_IN_JOB static bool
 append_item(FetchJob *job, const ImapFetchItem *item, GError **error)
 {
     const PhViewRow *row = present_row(job);
     switch (item->kind) {
     case IMAP_FETCH_FLAGS:
-        g_string_append(job->out, "FLAGS ");
-        imap_append_flags(job->out, job->view, row, row->uid >= job->first_recent);
+        append_flags_item(job, row);
         return true;
     case IMAP_FETCH_UID:
-        g_string_append_printf(job->out, "UID %u", row->uid);
+        g_string_append_len(job->out, "UID ", 4);
+        imap_append_number(job->out, row->uid);
         return true;
     case IMAP_FETCH_INTERNALDATE:
         g_string_append(job->out, "INTERNALDATE ");
         ph_imap_append_date_time(job->out, row->internal_date_us, 0);
         return true;
     case IMAP_FETCH_SIZE:
-        g_string_append_printf(job->out, "RFC822.SIZE %u", row->size_bytes);
+        g_string_append_len(job->out, "RFC822.SIZE ", 12);
+        imap_append_number(job->out, row->size_bytes);
         return true;
     case IMAP_FETCH_ENVELOPE:
     case IMAP_FETCH_BODY:
@@ -328,11 +361,12 @@ step(FetchJob *job, size_t *row_start, GError **error)
     }
     if (job->item == 0) {
         *row_start = job->out->len;
-        g_string_append_printf(
-            job->out, "* %zu FETCH (", g_array_index(job->rows, size_t, job->row) + 1);
+        g_string_append_len(job->out, "* ", 2);
+        imap_append_number(job->out, g_array_index(job->rows, size_t, job->row) + 1);
+        g_string_append_len(job->out, " FETCH (", 8);
     }
     if (job->item == job->items->items->len) {
-        g_string_append(job->out, ")\r\n");
+        g_string_append_len(job->out, ")\r\n", 3);
         job->row++;
         job->item = 0;
         job->rows_done++;
@@ -376,11 +410,14 @@ fetch_job(void *data)
     ph_assert_in_job();
     FetchJob *job = data;
     size_t row_start = SIZE_MAX; /* a row that began in an earlier slice is on its way already */
-    job->out = g_string_sized_new(4096);
+    /* What is read by many rows fills the slice; room at once, instead of growing into it. */
+    bool many = job->rows->len - job->row > 100;
+    job->out = g_string_sized_new(many ? IMAP_SLICE_BYTES + 1024 : 4096);
     job->rows_done = 0;
+    unsigned rows_max = job->items->meta == 0 ? ROWS_FROM_MEMORY : IMAP_SLICE_ROWS;
     if (!job->marked_seen)
         mark_seen(job);
-    while (job->error == NULL && job->row < job->rows->len && job->rows_done < IMAP_SLICE_ROWS &&
+    while (job->error == NULL && job->row < job->rows->len && job->rows_done < rows_max &&
            job->out->len < IMAP_SLICE_BYTES)
         if (!step(job, &row_start, &job->error))
             break;

@@ -278,7 +278,8 @@ static void
 append_hit(SearchJob *job, size_t index)
 {
     size_t number = job->is_uid ? (size_t)ph_view_row(job->view, index)->uid : index + 1;
-    g_string_append_printf(job->line, " %zu", number);
+    g_string_append_c(job->line, ' ');
+    imap_append_number(job->line, number);
 }
 
 /* One batch: what the rows decide, then what the store tells of the others. */

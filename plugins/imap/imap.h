@@ -170,6 +170,8 @@ PH_ON_REACTOR void imap_no_later(
     ImapSession *session, const char *code, const char *text, int64_t delay_ms);
 /* A mailbox name as it goes over the wire: modified UTF-7, quoted where needed. */
 void imap_append_mailbox(GString *out, const char *name);
+/* In decimal digits. */
+void imap_append_number(GString *out, uint64_t number);
 /* "(\Seen $Forwarded)". `recent`: with \Recent. */
 void imap_append_flags(GString *out, const PhView *view, const PhViewRow *row, bool recent);
 void imap_append_keyword_names(GString *out, const PhView *view);

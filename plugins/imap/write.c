@@ -204,16 +204,35 @@ static const struct {
 };
 
 void
+imap_append_number(GString *out, uint64_t number)
+{
+    char digits[20];
+    size_t at = sizeof(digits);
+    do {
+        digits[--at] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number > 0);
+    g_string_append_len(out, digits + at, (gssize)(sizeof(digits) - at));
+}
+
+static void
+append_word(GString *out, const char *word)
+{
+    g_string_append_c(out, ' ');
+    g_string_append(out, word);
+}
+
+void
 imap_append_flags(GString *out, const PhView *view, const PhViewRow *row, bool recent)
 {
     size_t start = out->len;
     for (size_t i = 0; i < G_N_ELEMENTS(flag_rows); i++)
         if ((row->flags & flag_rows[i].flag) != 0)
-            g_string_append_printf(out, " %s", flag_rows[i].name);
-    for (unsigned bit = 0; bit < 64; bit++) {
+            append_word(out, flag_rows[i].name);
+    for (unsigned bit = 0; bit < 64 && row->keywords >> bit != 0; bit++) {
         const char *name = (row->keywords >> bit & 1) != 0 ? ph_view_keyword(view, bit) : NULL;
         if (name != NULL)
-            g_string_append_printf(out, " %s", name);
+            append_word(out, name);
     }
     if (recent)
         g_string_append(out, " \\Recent");
@@ -230,6 +249,6 @@ imap_append_keyword_names(GString *out, const PhView *view)
     for (unsigned bit = 0; bit < 64; bit++) {
         const char *name = ph_view_keyword(view, bit);
         if (name != NULL)
-            g_string_append_printf(out, " %s", name);
+            append_word(out, name);
     }
 }

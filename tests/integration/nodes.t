@@ -85,6 +85,26 @@ like($here->response(5), qr/^\* BYE/, 'the sessions of a suspended account end')
 like($there->response(5), qr/^\* BYE/, 'on the other node, too');
 ok(!eval { $two->imap(login => 'bob', password => 'another-horse-8'); 1 }, 'a suspended account logs in nowhere');
 
+# A node is drained and serves again, told on the other.
+sub node_state { ($_[0]->cli_ok(qw(node list --json)) =~ /"name"\s*:\s*"\Q$_[1]\E",[^}]*?"state"\s*:\s*"(\w+)"/s)[0] // '?' }
+my ($name_one) = $one->cli_ok(qw(status)) =~ /^node_name +(\S+)/m;
+is(node_state($two, 'two'), 'serving', 'a node serves');
+$second->cmd('SELECT INBOX');
+$tag = $second->begin('IDLE');
+$second->response;
+$one->cli_ok(qw(node drain two));
+like($second->response(5), qr/^\* BYE/, 'the sessions of a drained node are asked to go');
+ok(Posthouse::wait_until(5, sub { !eval { $two->imap(login => 'alice'); 1 } }), 'no connection is taken there');
+ok(Posthouse::wait_until(10, sub { node_state($one, 'two') eq 'drained' }), 'the other node says so');
+like($one->cli(qw(node drain nobody)), qr/no node "nobody"/, 'a node that is not there');
+$daemon = $two->kill9('daemon');
+$two->wait_for_new('daemon', $daemon);
+ok(Posthouse::wait_until(10, sub { eval { $two->cli_ok(qw(node list)); 1 } }), 'a drained node starts again');
+ok(!eval { $two->imap(login => 'alice'); 1 }, 'and is still drained');
+$two->cli_ok(qw(node resume two));
+ok(Posthouse::wait_until(5, sub { $two->wait_for_ports(1); eval { $second = $two->imap(login => 'alice'); 1 } }), 'it serves again');
+$second->cmd('NOOP');
+
 is($one->stop, 0, 'the first stops');
 like($second->cmd('NOOP'), qr/^OK/, 'the second serves on');
 is($two->stop, 0, 'and stops');

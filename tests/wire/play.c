@@ -16,6 +16,7 @@
  *   quiet 100               nothing comes for so many ms
  *   file PATH CONTENT       a file below the web server's root; an escape \n is a line's end
  *   site NAME [WORD...]     one site with that root; words: https_only, pages, PREFIX=HANDLER,TARGET
+ *   S= TEXT                 exactly these bytes, with the escapes of C-
  *   S# COUNT SHA1           so many bytes, with this digest ("-": any)
  *
  * There is no store here: what needs one is in tests/integration.
@@ -287,6 +288,17 @@ expect_bytes(Play *play, const char *rest)
     return true;
 }
 
+static bool
+expect_exactly(Play *play, const char *rest)
+{
+    g_autoptr(GString) expected = unescape(rest);
+    g_autofree char *bytes = test_client_bytes(play->client, expected->len);
+    for (size_t i = 0; i < expected->len; i++)
+        play_assert(play, bytes[i] == expected->str[i], "byte %zu is %02x, not %02x", i,
+            (uint8_t)bytes[i], (uint8_t)expected->str[i]);
+    return true;
+}
+
 static const struct {
     const char *word;
     bool (*run)(Play *play, const char *rest);
@@ -304,6 +316,7 @@ static const struct {
     { "quiet", expect_quiet },
     { "file", write_web_file },
     { "site", publish_site },
+    { "S=", expect_exactly },
     { "S#", expect_bytes },
 };
 

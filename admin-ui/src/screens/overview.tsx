@@ -1,14 +1,17 @@
 // overview.tsx - first what is wrong and what to do about it, then how it is, then figures
 import type { JSX } from "preact";
-import { useRef, useState } from "preact/hooks";
-import { session } from "../api";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { post, route, session } from "../api";
 import { useData } from "../data";
 import { count, duration, size } from "../format";
 import { useLive } from "../live";
 import type { Check, Domain, Node, Page as ListPage, Status } from "../types";
 import { Badge, Card, Empty, Facts, Loading, Page, Problem, Time, type Tone } from "../ui/bits";
+import { Dialog } from "../ui/dialog";
 import { Figure, type Point } from "../ui/figure";
+import { Form } from "../ui/form";
 import { Icon } from "../ui/icons";
+import { say } from "../ui/toast";
 
 const tones: Record<string, Tone> = {
     available: "ok", "database away": "bad", draining: "warn",
@@ -149,27 +152,70 @@ function Figures({ points }: { points: { status: Status; at: number }[] }): JSX.
     );
 }
 
+const nodeTones: Record<Node["state"], Tone> = { serving: "ok", draining: "warn", drained: "none", away: "bad" };
+
+// One server is no list: its figures are above.
 function Nodes(): JSX.Element | null {
     const nodes = useData<ListPage<Node>>("/nodes");
+    const [asked, setAsked] = useState<Node | null>(null);
+    // Each node says how it is every five seconds.
+    useEffect(() => {
+        const timer = setInterval(nodes.reload, 5000);
+        return () => clearInterval(timer);
+    }, []);
     if (!nodes.data || nodes.data.items.length < 2) return null;
     return (
         <Card title="Nodes">
             <div class="table-frame">
                 <table class="table" aria-label="Nodes">
-                    <thead><tr><th scope="col">Name</th><th scope="col">State</th><th scope="col">Lease until</th></tr></thead>
+                    <thead><tr>
+                        <th scope="col">Name</th><th scope="col">State</th><th scope="col" class="number">Sessions</th>
+                        <th scope="col">Version</th><th scope="col">Last seen</th><th scope="col"><span class="hidden">Actions</span></th>
+                    </tr></thead>
                     <tbody>
                         {nodes.data.items.map((node) => (
                             <tr key={node.name}>
-                                <td class="main" data-title="Name">{node.name}</td>
-                                <td data-title="State">
-                                    <Badge tone={node.alive ? "ok" : "bad"}>{node.alive ? "alive" : "not heard of"}</Badge>
+                                <td class="main" data-title="Name">{node.name}{node.this && <span class="dim"> (this one)</span>}</td>
+                                <td data-title="State"><Badge tone={nodeTones[node.state]}>{node.state}</Badge></td>
+                                <td class="number" data-title="Sessions">{count(node.sessions ?? 0)}</td>
+                                <td data-title="Version">{node.version}</td>
+                                <td data-title="Last seen"><Time at={node.seen} /></td>
+                                <td class="buttons">
+                                    <button type="button" class="small" onClick={() => setAsked(node)}
+                                        aria-label={`${drains(node) ? "Drain" : "Resume"} ${node.name}`}>
+                                        {drains(node) ? "Drain" : "Resume"}
+                                    </button>
                                 </td>
-                                <td data-title="Lease until"><Time at={node.lease_until} /></td>
                             </tr>
                         ))}
                     </tbody>
                 </table>
             </div>
+            {asked && <NodeDialog node={asked} close={() => setAsked(null)} done={() => {
+                setAsked(null);
+                nodes.reload();
+            }} />}
         </Card>
+    );
+}
+
+function drains(node: Node): boolean {
+    return node.state === "serving" || node.state === "away";
+}
+
+function NodeDialog({ node, close, done }: { node: Node; close: () => void; done: () => void }): JSX.Element {
+    const drain = drains(node);
+    return (
+        <Dialog title={`${drain ? "Drain" : "Resume"} ${node.name}`} onClose={close}>
+            <Form submit={drain ? "Drain it" : "Resume"} danger={drain} onCancel={close} act={async () => {
+                await post(route`/nodes/${node.name}/` + (drain ? "drain" : "resume"), {});
+                say(drain ? `${node.name} takes no new connections.` : `${node.name} serves again.`);
+                done();
+            }}>
+                <p>{drain
+                    ? "It takes no new connections but the console's, also after a restart, and tells its clients goodbye: they come back on another node, if a load balancer or their list of servers leads them there."
+                    : "It listens again, and takes new connections."}</p>
+            </Form>
+        </Dialog>
     );
 }

@@ -169,7 +169,7 @@ sub _serve {
             while (@{ $end->{queue} } && $end->{queue}[0][0] <= time) {
                 my $bytes = (shift @{ $end->{queue} })->[1];
                 if (!defined $bytes) {
-                    shutdown $end->{other}{socket}, 1;
+                    shutdown $end->{other}{socket}, 1 if defined fileno $end->{other}{socket};
                     $drop->($end) if $end->{other}{ended} && !@{ $end->{other}{queue} };
                     last;
                 }
