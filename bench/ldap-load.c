@@ -274,7 +274,7 @@ take_message(Client *client, Element message)
 static Client *
 client_of(Wire *wire)
 {
-    return (Client *)((char *)wire - offsetof(Client, wire));
+    return LOOP_OWNER(Client, wire, wire);
 }
 
 static void
@@ -308,7 +308,7 @@ client_ended(Wire *wire, const char *why)
 static void
 client_timer(Timer *timer)
 {
-    Client *client = (Client *)((char *)timer - offsetof(Client, timer));
+    Client *client = LOOP_OWNER(Client, timer, timer);
     wire_end(&client->wire, "no reply");
 }
 

@@ -13,6 +13,9 @@
 
 #include <openssl/ssl.h>
 
+/* What a part (a Wire, a Timer) is embedded in. */
+#define LOOP_OWNER(type, member, part) ((type *)(void *)((char *)(part)-offsetof(type, member)))
+
 typedef struct Timer Timer;
 struct Timer {
     double at_s;

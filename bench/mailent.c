@@ -694,7 +694,7 @@ session_step(Session *session)
 static void
 session_timer(Timer *timer)
 {
-    Session *session = (Session *)((char *)timer - offsetof(Session, timer));
+    Session *session = LOOP_OWNER(Session, timer, timer);
     if (session->thinking) {
         session_step(session);
         return;
@@ -960,7 +960,7 @@ take_bytes(Session *session, char *bytes, size_t length)
 static Session *
 session_of(Wire *wire)
 {
-    return (Session *)((char *)wire - offsetof(Session, wire));
+    return LOOP_OWNER(Session, wire, wire);
 }
 
 static void
@@ -1048,7 +1048,7 @@ sender_free(Sender *sender)
 static Sender *
 sender_of(Wire *wire)
 {
-    return (Sender *)((char *)wire - offsetof(Sender, wire));
+    return LOOP_OWNER(Sender, wire, wire);
 }
 
 static Op
@@ -1185,7 +1185,7 @@ sender_ended(Wire *wire, const char *why)
 static void
 sender_timer(Timer *timer)
 {
-    Sender *sender = (Sender *)((char *)timer - offsetof(Sender, timer));
+    Sender *sender = LOOP_OWNER(Sender, timer, timer);
     count_error(sender_op(sender), sender->begun_s, "no reply");
     sender_free(sender);
 }
@@ -1359,26 +1359,35 @@ all_within(void)
     return good;
 }
 
-/* An operation that is still under way is as slow as it has been so far. */
-static void
-count_unanswered(void)
+/* Calls `each` with every operation that began in time and is not answered yet; gives how many. */
+static unsigned
+unanswered(void (*each)(Op op, double begun_s, double first_s))
 {
+    unsigned n = 0;
     GHashTableIter iter;
     void *key;
     double now_s = load_now_s();
     g_hash_table_iter_init(&iter, load.sessions);
     while (g_hash_table_iter_next(&iter, &key, NULL)) {
         Session *session = key;
-        if (session->op != OPS && !session->thinking && is_measured(session->begun_s))
-            count_done(session->op, session->begun_s, now_s);
+        if (session->op == OPS || session->thinking || !is_measured(session->begun_s))
+            continue;
+        n++;
+        if (each != NULL)
+            each(session->op, session->begun_s, now_s);
     }
     g_hash_table_iter_init(&iter, load.senders);
     while (g_hash_table_iter_next(&iter, &key, NULL)) {
         Sender *sender = key;
-        bool timed = sender->step == SEND_GREETING || sender->step >= SEND_DATA;
-        if (timed && sender->step != SEND_QUIT)
-            count_done(sender_op(sender), sender->begun_s, now_s);
+        bool timed =
+            sender->step == SEND_GREETING || sender->step == SEND_DATA || sender->step == SEND_BODY;
+        if (!timed || !is_measured(sender->begun_s))
+            continue;
+        n++;
+        if (each != NULL)
+            each(sender_op(sender), sender->begun_s, now_s);
     }
+    return n;
 }
 
 static void
@@ -1547,10 +1556,11 @@ run(void)
     loop_run(load.end_s);
     printf("measured\n");
     fflush(stdout);
-    /* What began in time may end. */
+    /* What began in time may end; what does not is as slow as it has been so far. */
     load.arrivals = false;
-    loop_run(load.end_s + MIN(option.limit_s, 3));
-    count_unanswered();
+    while (unanswered(NULL) > 0 && load_now_s() < load.end_s + option.limit_s)
+        loop_run(load_now_s() + 0.1);
+    unanswered(count_done);
     report_text();
     if (option.json != NULL)
         report_json();

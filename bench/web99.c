@@ -66,10 +66,13 @@ typedef struct Ad {
     int64_t expiry_s;
 } Ad;
 
+/* What a client's timer is for. */
+typedef enum Waiting { TIMER_PACE, TIMER_NEXT, TIMER_PATIENCE } Waiting;
+
 typedef struct Client {
     Wire wire;
     Timer timer; /* pacing, the earliest end of an operation, or the end of patience */
-    enum { TIMER_PACE, TIMER_NEXT, TIMER_PATIENCE } waits_for;
+    Waiting waits_for;
     unsigned n;
     bool open;
     bool keep_alive;
@@ -340,7 +343,7 @@ static void client_next(Client *client);
 static void client_pump(Client *client);
 
 static void
-wait_for(Client *client, int what, double at_s)
+wait_for(Client *client, Waiting what, double at_s)
 {
     client->waits_for = what;
     timer_set(&client->timer, at_s);
@@ -796,7 +799,7 @@ client_pump(Client *client)
 static Client *
 client_of(Wire *wire)
 {
-    return (Client *)((char *)wire - offsetof(Client, wire));
+    return LOOP_OWNER(Client, wire, wire);
 }
 
 static void
@@ -817,7 +820,7 @@ client_ended(Wire *wire, const char *why)
 static void
 client_timer(Timer *timer)
 {
-    Client *client = (Client *)((char *)timer - offsetof(Client, timer));
+    Client *client = LOOP_OWNER(Client, timer, timer);
     switch (client->waits_for) {
     case TIMER_PACE:
         client_pump(client);

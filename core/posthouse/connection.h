@@ -130,6 +130,8 @@ PH_API PH_ON_REACTOR void ph_connection_set_stall_timeout_ms(
 /* Sends what is pending, then closes (with TLS close_notify); it is broken off when the peer takes
  * nothing for 10 s. `closed` follows, later. */
 PH_API PH_ON_REACTOR void ph_connection_close(PhConnection *connection);
+/* The same where the peer has said that it sends nothing more: nobody waits for its end. */
+PH_API PH_ON_REACTOR void ph_connection_finish(PhConnection *connection);
 /* At once, without sending what is pending. */
 PH_API PH_ON_REACTOR void ph_connection_abort(PhConnection *connection);
 PH_API PH_ON_REACTOR bool ph_connection_is_closing(const PhConnection *connection);
@@ -158,7 +160,7 @@ PH_API bool ph_tls_is_available(void);
 PH_API PH_ON_REACTOR const char *ph_connection_peer_address(PhConnection *connection);
 PH_API PH_ON_REACTOR int ph_connection_peer_port(const PhConnection *connection);
 PH_API PH_ON_REACTOR const char *ph_connection_local_address(PhConnection *connection);
-PH_API PH_ON_REACTOR int ph_connection_local_port(const PhConnection *connection);
+PH_API PH_ON_REACTOR int ph_connection_local_port(PhConnection *connection);
 PH_API PH_ON_REACTOR bool ph_connection_peer_is_loopback(const PhConnection *connection);
 
 /* -- outgoing ---------------------------------------------------------------------------------- */

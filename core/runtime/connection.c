@@ -54,6 +54,7 @@ enum {
     WRITE_STALL_MS = 120 * 1000,    /* the peer takes nothing for so long */
     FILE_WINDOW_BYTES = 256 * 1024, /* of a file, looked at and sent at once */
     FILE_SLICE_BYTES = 64 * 1024,   /* of a file, read into memory at once */
+    WARM_US = 1000 * 1000,          /* what was in memory is believed to stay there for so long */
     BYTES_PER_RUN = 2 * 1024 * 1024,
     FLUSH_TIMEOUT_MS = 10 * 1000,
     LINGER_MS = 2 * 1000,
@@ -73,6 +74,11 @@ struct Chunk {
 struct PhFile {
     PhRef ref;
     int fd;
+    /* A range that was found in memory not long ago: it is not asked for page by page again. Wrong
+     * values cost a wait for the disk, no more, so several threads may write them. */
+    size_t warm_start;
+    size_t warm_end;
+    int64_t warm_until_us;
 };
 
 /* A slice that is being read in a job, because it was not in memory. */
@@ -104,6 +110,7 @@ struct PhConnection {
     bool running;
     bool opened;
     bool peer_ended;
+    bool is_last; /* the peer has said that it sends nothing more */
     bool was_full;
     bool tls_at_once; /* outgoing */
     bool secured;     /* STARTTLS is done, the session is to be told */
@@ -210,11 +217,21 @@ ph_connection_peer_address(PhConnection *connection)
     return connection->peer_text;
 }
 
+/* Asked for when somebody wants to know: most do not. */
+static const struct sockaddr_storage *
+local_of(PhConnection *connection)
+{
+    socklen_t size = sizeof(connection->local);
+    if (connection->local.ss_family == AF_UNSPEC && connection->source.fd >= 0)
+        getsockname(connection->source.fd, (struct sockaddr *)&connection->local, &size);
+    return &connection->local;
+}
+
 const char *
 ph_connection_local_address(PhConnection *connection)
 {
     if (connection->local_text[0] == '\0')
-        address_text(&connection->local, connection->local_text, sizeof(connection->local_text));
+        address_text(local_of(connection), connection->local_text, sizeof(connection->local_text));
     return connection->local_text;
 }
 
@@ -225,9 +242,9 @@ ph_connection_peer_port(const PhConnection *connection)
 }
 
 int
-ph_connection_local_port(const PhConnection *connection)
+ph_connection_local_port(PhConnection *connection)
 {
-    return address_port(&connection->local);
+    return address_port(local_of(connection));
 }
 
 bool
@@ -814,13 +831,39 @@ cached_bytes(int fd, size_t offset, size_t length)
     return MIN(good, length);
 }
 
+static bool
+is_warm(const PhFile *file, size_t start, size_t end, int64_t now_us)
+{
+    return __atomic_load_n(&file->warm_until_us, __ATOMIC_RELAXED) > now_us &&
+           __atomic_load_n(&file->warm_start, __ATOMIC_RELAXED) <= start &&
+           __atomic_load_n(&file->warm_end, __ATOMIC_RELAXED) >= end;
+}
+
+/* The part of the file at the head of the queue that can be sent without waiting for a disk. */
+static PH_ON_REACTOR size_t
+window_of(const PhConnection *connection)
+{
+    const Chunk *chunk = connection->output;
+    PhFile *file = chunk->file;
+    int64_t now_us = ph_reactor_now_us(connection->reactor);
+    size_t length = MIN(chunk->end - chunk->start, FILE_WINDOW_BYTES);
+    if (is_warm(file, chunk->start, chunk->start + length, now_us))
+        return length;
+    size_t found = cached_bytes(file->fd, chunk->start, length);
+    if (found == length) {
+        __atomic_store_n(&file->warm_start, chunk->start, __ATOMIC_RELAXED);
+        __atomic_store_n(&file->warm_end, chunk->start + length, __ATOMIC_RELAXED);
+        __atomic_store_n(&file->warm_until_us, now_us + WARM_US, __ATOMIC_RELAXED);
+    }
+    return found;
+}
+
 /* As write_plain(), for the file at the head of the queue. */
 static PH_ON_REACTOR ReadResult
 send_file(PhConnection *connection, size_t *length_out)
 {
     const Chunk *chunk = connection->output;
-    size_t window = cached_bytes(
-        chunk->file->fd, chunk->start, MIN(chunk->end - chunk->start, FILE_WINDOW_BYTES));
+    size_t window = window_of(connection);
     if (window == 0) {
         begin_read(connection);
         return READ_LATER;
@@ -930,6 +973,13 @@ ph_connection_close(PhConnection *connection)
 }
 
 void
+ph_connection_finish(PhConnection *connection)
+{
+    connection->is_last = true;
+    ph_connection_close(connection);
+}
+
+void
 ph_connection_abort(PhConnection *connection)
 {
     break_off(connection, PH_CLOSE_LOCAL);
@@ -971,7 +1021,7 @@ destroy(PhConnection *connection)
     ph_timer_disarm(&connection->session_timer);
     ph_timer_disarm(&connection->life_timer);
     if (connection->source.fd >= 0) {
-        ph_reactor_remove(connection->reactor, &connection->source);
+        /* Closing ends the watch, too: this process has no second descriptor of it, and never forks. */
         close(connection->source.fd);
         connection->source.fd = -1;
     }
@@ -1001,7 +1051,11 @@ begin_linger(PhConnection *connection)
         ERR_clear_error();
         SSL_shutdown(connection->ssl);
     }
-    if (connection->peer_ended || shutdown(connection->source.fd, SHUT_WR) != 0) {
+    /* Bytes that were not read would make the kernel reset the connection, and the peer could lose what
+     * it has not read; who said that nothing follows, and sent nothing, needs no waiting for. */
+    bool has_all = connection->is_last && !connection->readable &&
+                   connection->input_end == connection->input_start;
+    if (connection->peer_ended || has_all || shutdown(connection->source.fd, SHUT_WR) != 0) {
         destroy(connection);
         return;
     }
@@ -1132,8 +1186,6 @@ finish_connect(PhConnection *connection)
         break_off(connection, PH_CLOSE_REFUSED);
         return;
     }
-    size = sizeof(connection->local);
-    getsockname(connection->source.fd, (struct sockaddr *)&connection->local, &size);
     after_transport(connection);
 }
 
@@ -1427,12 +1479,6 @@ ph_connection_accept(PhReactor *reactor, int fd, const struct sockaddr_storage *
     PhConnection *connection =
         connection_new(reactor, fd, service->session_class, service, owner, owner->state);
     connection->peer = *peer;
-    socklen_t size = sizeof(connection->local);
-    getsockname(fd, (struct sockaddr *)&connection->local, &size);
-    int one = 1;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
-
     g_autoptr(GError) error = NULL;
     if (!watch(connection, &error)) {
         ph_log(PH_LOG_ERROR, "connection.refused", "%s", error->message);

@@ -8,6 +8,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -207,6 +208,9 @@ bind_one(const struct sockaddr_storage *address, socklen_t size, bool first)
     bool good = bind(fd, (const struct sockaddr *)address, size) == 0;
     if (good && first)
         setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one));
+    /* Accepted sockets have what their listener has. */
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
     if (good && listen(fd, 1024) == 0)
         return fd;
     int failure = errno;

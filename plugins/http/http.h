@@ -21,7 +21,7 @@
 #include <sys/stat.h>
 
 enum {
-    HTTP_INLINE_MAX_BYTES = 16 * 1024, /* larger bodies are sent from their file */
+    HTTP_INLINE_MAX_BYTES = 96 * 1024, /* larger bodies are sent from their file */
     HTTP_INPUT_LIMIT_BYTES = 64 * 1024,
     HTTP_DISCARD_MAX_BYTES =
         64 * 1024,                   /* of a body that nobody wants, before the connection ends */

@@ -61,11 +61,16 @@ complete_exchange(HttpSession *session)
 {
     HttpExchange *exchange = session->exchange;
     bool goes_on = http_exchange_keeps_alive(exchange) && exchange->is_body_complete;
+    bool said_last = !exchange->request->head.keep_alive && exchange->is_body_complete;
     http_log_exchange(exchange, exchange->status, exchange->body_sent);
     g_clear_pointer(&session->exchange, http_exchange_free);
     session->requests++;
     session->state = HTTP_STATE_HEAD;
     session->scan = (HttpScan){ 0 };
+    if (!goes_on && said_last) {
+        ph_connection_finish(session->base.connection);
+        return;
+    }
     if (!goes_on) {
         ph_connection_close(session->base.connection);
         return;

@@ -28,7 +28,6 @@ bool ldap_bind_cache_find(LdapBindCache *cache, const uint8_t digest[LDAP_BIND_D
     uint64_t epoch, int64_t now_us);
 void ldap_bind_cache_put(LdapBindCache *cache, const uint8_t digest[LDAP_BIND_DIGEST_BYTES],
     uint64_t epoch, int64_t until_us);
-void ldap_bind_cache_remove(
-    LdapBindCache *cache, const uint8_t digest[LDAP_BIND_DIGEST_BYTES]);
+void ldap_bind_cache_remove(LdapBindCache *cache, const uint8_t digest[LDAP_BIND_DIGEST_BYTES]);
 void ldap_bind_cache_clear(LdapBindCache *cache);
 unsigned ldap_bind_cache_count(const LdapBindCache *cache);

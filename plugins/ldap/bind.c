@@ -75,8 +75,8 @@ login_done(PhTask *task, PhLoginAnswer answer, PhIdentity *identity, int64_t del
         ph_timer_arm_ms(&bind->delay, ph_task_reactor(task), delay_ms);
         return;
     case PH_LOGIN_UNAVAILABLE:
-        ldap_operation_finish(operation, LDAP_UNAVAILABLE, NULL,
-            "logins cannot be checked now, try again later");
+        ldap_operation_finish(
+            operation, LDAP_UNAVAILABLE, NULL, "logins cannot be checked now, try again later");
         return;
     }
 }
@@ -141,8 +141,7 @@ domain_found(PhTask *task, void *data)
         return;
     }
     LdapSession *session = operation->session;
-    const PhUpstream *upstream =
-        ldap_proxy_route(ldap_state(session), ph_task_reactor(task), "");
+    const PhUpstream *upstream = ldap_proxy_route(ldap_state(session), ph_task_reactor(task), "");
     g_autofree char *dn = g_steal_pointer(&bind->dn);
     g_autoptr(PhSecret) password = g_steal_pointer(&bind->password);
     clear_bind(operation->data);
@@ -151,8 +150,7 @@ domain_found(PhTask *task, void *data)
     if (upstream != NULL)
         ldap_proxy_bind(operation, upstream, dn, password);
     else
-        ldap_operation_finish(
-            operation, LDAP_INVALID_CREDENTIALS, NULL, "wrong name or password");
+        ldap_operation_finish(operation, LDAP_INVALID_CREDENTIALS, NULL, "wrong name or password");
 }
 
 static void
@@ -163,8 +161,7 @@ decide(LdapOperation *operation, const char *login, const char *dn, const PhSecr
     bind->dn = g_strdup(dn);
     bind->password = ph_secret_new(ph_secret_bytes(password), ph_secret_length(password));
     ph_ref_take(&bind->ref);
-    ph_task_run(
-        &operation->task, PH_LANE_SLOW, look_for_domain, domain_found, bind, unref_bind);
+    ph_task_run(&operation->task, PH_LANE_SLOW, look_for_domain, domain_found, bind, unref_bind);
 }
 
 /* -- names ------------------------------------------------------------------------------------- */
@@ -204,8 +201,8 @@ bind_as(LdapOperation *operation, const char *name, const PhSecret *password)
         ldap_operation_finish(operation, LDAP_INVALID_DN_SYNTAX, NULL, "a malformed name");
         return;
     }
-    const PhUpstream *upstream = ldap_proxy_route(
-        ldap_state(session), ph_connection_reactor(session->base.connection), dn);
+    const PhUpstream *upstream =
+        ldap_proxy_route(ldap_state(session), ph_connection_reactor(session->base.connection), dn);
     g_autofree char *login = find_login(dn);
     if (upstream != NULL && (upstream->suffix[0] != '\0' || login == NULL))
         ldap_proxy_bind(operation, upstream, name, password);
@@ -240,8 +237,8 @@ bind_simple(LdapOperation *operation, LdapSpan name_span, LdapSpan password_span
         return;
     }
     if (!ph_login_may_send_password(session->base.connection)) {
-        ldap_operation_finish(operation, LDAP_CONFIDENTIALITY_REQUIRED, NULL,
-            "passwords are taken with TLS only");
+        ldap_operation_finish(
+            operation, LDAP_CONFIDENTIALITY_REQUIRED, NULL, "passwords are taken with TLS only");
         return;
     }
     ph_metric_add(&ldap_state(session)->counters.binds, 1);
@@ -280,8 +277,7 @@ step(LdapOperation *operation, PhSasl *own_sasl, LdapSpan credentials)
         log_in(operation, ph_sasl_login(sasl), ph_sasl_password(sasl));
         return;
     case PH_SASL_BAD:
-        ldap_operation_finish(
-            operation, LDAP_INVALID_CREDENTIALS, NULL, "malformed credentials");
+        ldap_operation_finish(operation, LDAP_INVALID_CREDENTIALS, NULL, "malformed credentials");
         return;
     }
 }
@@ -302,13 +298,13 @@ bind_sasl(LdapOperation *operation, PhSasl *own_going_on, LdapSpan contents)
     }
     if (mechanism.length != strlen("PLAIN") ||
         g_ascii_strncasecmp((const char *)mechanism.bytes, "PLAIN", mechanism.length) != 0) {
-        ldap_operation_finish(operation, LDAP_AUTH_METHOD_NOT_SUPPORTED, NULL,
-            "that mechanism is not offered");
+        ldap_operation_finish(
+            operation, LDAP_AUTH_METHOD_NOT_SUPPORTED, NULL, "that mechanism is not offered");
         return;
     }
     if (!ph_login_may_send_password(session->base.connection)) {
-        ldap_operation_finish(operation, LDAP_CONFIDENTIALITY_REQUIRED, NULL,
-            "passwords are taken with TLS only");
+        ldap_operation_finish(
+            operation, LDAP_CONFIDENTIALITY_REQUIRED, NULL, "passwords are taken with TLS only");
         return;
     }
     step(operation, sasl != NULL ? g_steal_pointer(&sasl) : ph_sasl_new("PLAIN"), credentials);
@@ -344,6 +340,6 @@ ldap_bind(LdapOperation *operation)
     else if (method == LDAP_TAG_SASL)
         bind_sasl(operation, g_steal_pointer(&going_on), credentials);
     else
-        ldap_operation_finish(operation, LDAP_AUTH_METHOD_NOT_SUPPORTED, NULL,
-            "that kind of bind is not offered");
+        ldap_operation_finish(
+            operation, LDAP_AUTH_METHOD_NOT_SUPPORTED, NULL, "that kind of bind is not offered");
 }

@@ -69,8 +69,7 @@ run_compare(void *data)
     compare->is_elsewhere = compare->may_forward;
     compare->result = LDAP_NO_SUCH_OBJECT;
     if (!compare->is_elsewhere)
-        compare->matched =
-            ldap_matched_blocking(&compare->view, &compare->base, &compare->error);
+        compare->matched = ldap_matched_blocking(&compare->view, &compare->base, &compare->error);
 }
 
 static void

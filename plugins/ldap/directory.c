@@ -17,7 +17,7 @@
 #include <string.h>
 
 enum {
-    STORE_PAGE = 200,
+    STORE_PAGE = 500,
     OUTPUT_BYTES = 64 * 1024, /* of one job */
     COOKIE_MAX_BYTES = 4096,
 };
@@ -157,9 +157,9 @@ add_node(Search *search, const char *domain, const PhDomain *found)
     bool itself = search->scope == SCOPE_SUBTREE || (search->scope == SCOPE_BASE && is_base) ||
                   (search->scope == SCOPE_ONE && is_child) ||
                   (search->scope == SCOPE_CHILDREN && !is_base);
-    bool units = found != NULL && (search->scope == SCOPE_SUBTREE ||
-                                      search->scope == SCOPE_CHILDREN ||
-                                      (search->scope == SCOPE_ONE && is_base));
+    bool units =
+        found != NULL && (search->scope == SCOPE_SUBTREE || search->scope == SCOPE_CHILDREN ||
+                             (search->scope == SCOPE_ONE && is_base));
     if (itself)
         add_container(search, domain, found != NULL ? found->created_us : INT64_MIN, -1);
     for (PhEntryKind kind = PH_ENTRY_ACCOUNT; units && kind <= PH_ENTRY_CONTACT; kind++)
@@ -190,8 +190,8 @@ add_nodes(Search *search, const GPtrArray *domains)
         add_node(search, link->data, g_hash_table_lookup(nodes, link->data));
 }
 
-/* Is the base there, and which containers does the search pass? False: it is not there, or the error is
- * set. */
+/* Is the base there, and which containers does the search pass? A base that is an entry is given at
+ * once: nothing is below it. False: it is not there, or the error is set. */
 static bool
 resolve(Search *search)
 {
@@ -215,9 +215,11 @@ resolve(Search *search)
     }
     if (entry == NULL)
         return false;
-    if (search->base.kind == LDAP_BASE_UNIT &&
-        (search->scope == SCOPE_BASE || search->scope == SCOPE_SUBTREE))
+    bool itself = search->scope == SCOPE_BASE || search->scope == SCOPE_SUBTREE;
+    if (itself && search->base.kind == LDAP_BASE_UNIT)
         add_container(search, search->base.domain, INT64_MIN, (int)search->base.unit);
+    if (search->base.kind == LDAP_BASE_ENTRY && (!itself || give(search, entry)))
+        end_job(search, LDAP_SUCCESS);
     return true;
 }
 
@@ -261,13 +263,7 @@ make_query(const Search *search, const LdapNarrowing *narrowing, PhEntryQuery *q
         query.domain = search->base.domain;
         query.kinds &= 1U << search->base.unit;
         break;
-    case LDAP_BASE_ENTRY:
-        if (search->scope == SCOPE_ONE || search->scope == SCOPE_CHILDREN)
-            return false;
-        query.domain = search->base.domain;
-        query.kinds &= 1U << search->base.unit;
-        query.key = search->base.key;
-        break;
+    case LDAP_BASE_ENTRY: /* was given when it was found */
     case LDAP_BASE_OTHER:
         return false;
     }
@@ -279,8 +275,7 @@ static void
 give_page(Search *search, const PhPage *page)
 {
     for (; search->place.skip < page->items->len; search->place.skip++) {
-        g_autoptr(LdapEntry) entry =
-            ldap_entry_from_store(page->items->pdata[search->place.skip]);
+        g_autoptr(LdapEntry) entry = ldap_entry_from_store(page->items->pdata[search->place.skip]);
         if (!give(search, entry) || is_late(search))
             return;
     }
@@ -340,12 +335,12 @@ sign(const LdapSession *session, const Search *search, const uint8_t *place, siz
     uint8_t *code_out)
 {
     const PhSecret *key = ldap_state(session)->cookie_key;
-    g_autoptr(GHmac) hmac = g_hmac_new(
-        G_CHECKSUM_SHA256, ph_secret_bytes(key), ph_secret_length(key));
+    g_autoptr(GHmac) hmac =
+        g_hmac_new(G_CHECKSUM_SHA256, ph_secret_bytes(key), ph_secret_length(key));
     g_autofree char *filter = ldap_filter_text(search->filter);
     int64_t account = session->identity != NULL ? session->identity->account_id : 0;
-    g_autofree char *what = g_strdup_printf("%" G_GINT64_FORMAT " %" G_GINT64_FORMAT " %d %s", account,
-        search->view.tenant_id, (int)search->scope, filter);
+    g_autofree char *what = g_strdup_printf("%" G_GINT64_FORMAT " %" G_GINT64_FORMAT " %d %s",
+        account, search->view.tenant_id, (int)search->scope, filter);
     g_hmac_update(hmac, (const guchar *)search->dn, (gssize)strlen(search->dn) + 1);
     g_hmac_update(hmac, (const guchar *)what, (gssize)strlen(what) + 1);
     g_hmac_update(hmac, place, (gssize)length);
@@ -446,8 +441,7 @@ go_on(LdapOperation *operation)
     if (search->waits)
         return;
     ph_ref_take(&search->ref);
-    ph_task_run(
-        &operation->task, PH_LANE_MAIL, run_search, search_done, search, unref_search);
+    ph_task_run(&operation->task, PH_LANE_MAIL, run_search, search_done, search, unref_search);
 }
 
 static void
@@ -679,7 +673,8 @@ answer_root_dse(LdapOperation *operation, Search *search)
         return;
     }
     ph_ref_take(&search->ref);
-    ph_task_run(&operation->task, PH_LANE_MAIL, find_contexts, contexts_found, search, unref_search);
+    ph_task_run(
+        &operation->task, PH_LANE_MAIL, find_contexts, contexts_found, search, unref_search);
 }
 
 void

@@ -41,4 +41,5 @@ PH_IN_JOB LdapEntry *ldap_find_blocking(const LdapView *view, const LdapBase *ba
 /* The nearest name above one that is not there; "" for none. Free it. */
 PH_IN_JOB char *ldap_matched_blocking(const LdapView *view, const LdapBase *base, GError **error);
 /* Visible domains (PhDomain) that are the given one or below it, by name; "": all. */
-PH_IN_JOB GPtrArray *ldap_domains_blocking(const LdapView *view, const char *domain, GError **error);
+PH_IN_JOB GPtrArray *ldap_domains_blocking(
+    const LdapView *view, const char *domain, GError **error);

@@ -214,8 +214,7 @@ ldap_entry_for_domain(const char *domain, int64_t created_us)
     GString *dn = g_string_new(NULL);
     ldap_append_domain_dn(dn, domain);
     LdapEntry *out = ldap_entry_new(g_string_free(dn, FALSE));
-    ldap_entry_add_all(
-        out, LDAP_ATTR_OBJECT_CLASS, (const char *const[]){ "top", "domain", NULL });
+    ldap_entry_add_all(out, LDAP_ATTR_OBJECT_CLASS, (const char *const[]){ "top", "domain", NULL });
     ldap_entry_add(out, LDAP_ATTR_STRUCTURAL_OBJECT_CLASS, "domain");
     g_autofree char *label = g_strndup(domain, strcspn(domain, "."));
     ldap_entry_add(out, LDAP_ATTR_DC, label);

@@ -52,8 +52,8 @@ start_tls(LdapOperation *operation, LdapSpan value)
     }
     if (behind > 0) {
         /* Plain bytes behind the request would be read as if they had come through TLS. */
-        finish(operation, LDAP_OPERATIONS_ERROR, "plain bytes behind StartTLS",
-            LDAP_OID_START_TLS, NULL);
+        finish(operation, LDAP_OPERATIONS_ERROR, "plain bytes behind StartTLS", LDAP_OID_START_TLS,
+            NULL);
         ph_connection_close(connection);
         return;
     }
@@ -238,8 +238,8 @@ change_own(LdapOperation *operation, LdapSpan user, LdapSpan old, LdapSpan fresh
     ph_assert_on_reactor();
     const LdapSession *session = operation->session;
     if (user.bytes != NULL && !is_oneself(session, user)) {
-        finish(operation, LDAP_INSUFFICIENT_ACCESS, "only one's own password is changed here",
-            NULL, NULL);
+        finish(operation, LDAP_INSUFFICIENT_ACCESS, "only one's own password is changed here", NULL,
+            NULL);
         return;
     }
     Change *change = g_new0(Change, 1);
@@ -249,8 +249,7 @@ change_own(LdapOperation *operation, LdapSpan user, LdapSpan old, LdapSpan fresh
     if (old.bytes != NULL)
         change->old = ph_secret_new(old.bytes, old.length);
     change->is_made = fresh.bytes == NULL;
-    change->fresh =
-        change->is_made ? make_password() : ph_secret_new(fresh.bytes, fresh.length);
+    change->fresh = change->is_made ? make_password() : ph_secret_new(fresh.bytes, fresh.length);
     ph_task_run(&operation->task, PH_LANE_SLOW, run_change, change_done, change, free_change);
 }
 

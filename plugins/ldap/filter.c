@@ -39,8 +39,9 @@ typedef struct Term {
     LdapSpan description; /* of the attribute; null bytes: none (extensible) */
     LdapAttribute attribute;
     LdapSpan raw;
-    GString *prepared; /* the asserted value in the form that is compared; null: not of that syntax */
-    LdapSpan rule;     /* extensible */
+    GString
+        *prepared; /* the asserted value in the form that is compared; null: not of that syntax */
+    LdapSpan rule; /* extensible */
     bool of_dn;
     unsigned first_part; /* substrings */
     unsigned n_parts;
@@ -404,7 +405,8 @@ contains_parts(const LdapFilter *filter, const Term *term, const GString *value)
         } else if (part->tag == PART_FINAL) {
             return memcmp(value->str + value->len - length, part->prepared->str, length) == 0;
         } else {
-            const char *found = memmem(value->str + at, value->len - at, part->prepared->str, length);
+            const char *found =
+                memmem(value->str + at, value->len - at, part->prepared->str, length);
             if (found == NULL)
                 return false;
             at = (size_t)(found - value->str) + length;
@@ -454,7 +456,8 @@ is_undefined(const Term *term)
 }
 
 static bool
-attribute_fits(const LdapFilter *filter, const Term *term, const GPtrArray *values, LdapSyntax syntax)
+attribute_fits(
+    const LdapFilter *filter, const Term *term, const GPtrArray *values, LdapSyntax syntax)
 {
     if (term->test == TEST_PRESENT)
         return true;
@@ -702,7 +705,8 @@ append_value(GString *out, LdapSpan value)
 {
     for (size_t i = 0; i < value.length; i++) {
         uint8_t byte = value.bytes[i];
-        if (byte < 0x20 || byte >= 0x7f || byte == '(' || byte == ')' || byte == '*' || byte == '\\')
+        if (byte < 0x20 || byte >= 0x7f || byte == '(' || byte == ')' || byte == '*' ||
+            byte == '\\')
             g_string_append_printf(out, "\\%02x", byte);
         else
             g_string_append_c(out, (char)byte);

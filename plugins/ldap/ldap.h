@@ -56,7 +56,7 @@ struct LdapOperation {
     uint8_t tag;   /* of the request, LDAP_REQ_... */
     GBytes *bytes; /* the whole PDU, kept while the operation lives; `pdu` points into it */
     LdapPdu pdu;
-    bool is_abandoned; /* nothing is written for it any more */
+    bool is_abandoned;    /* nothing is written for it any more */
     LdapForward *forward; /* proxy.c; null: not there */
     void *data;           /* of the file that answers it; freed by `free_data` at the end */
     GDestroyNotify free_data;
@@ -116,7 +116,8 @@ PH_ON_REACTOR void ldap_session_become(
 /* -- bind.c, directory.c, extended.c, root-dse.c: local answers; each takes the operation ------- */
 
 PH_ON_REACTOR void ldap_bind(LdapOperation *operation);
-PH_ON_REACTOR void ldap_search(LdapOperation *operation); /* routes: root DSE, schema, local, proxy */
+PH_ON_REACTOR void ldap_search(
+    LdapOperation *operation); /* routes: root DSE, schema, local, proxy */
 PH_ON_REACTOR void ldap_compare(LdapOperation *operation);
 PH_ON_REACTOR void ldap_change(LdapOperation *operation); /* add, delete, modify, rename */
 PH_ON_REACTOR void ldap_extended(LdapOperation *operation);
@@ -127,7 +128,8 @@ PH_ON_REACTOR void ldap_directory_drained(LdapSession *session);
 
 /* The upstream whose suffix is the longest that the name ends with, or null. `dn` is normalised
  * (dn.h). Valid until the reactor's next turn. */
-PH_ON_REACTOR const PhUpstream *ldap_proxy_route(LdapState *state, PhReactor *reactor, const char *dn);
+PH_ON_REACTOR const PhUpstream *ldap_proxy_route(
+    LdapState *state, PhReactor *reactor, const char *dn);
 /* The upstream of this number (of a session that is LDAP_WHO_CLIENT), or null: it is gone. */
 PH_ON_REACTOR const PhUpstream *ldap_proxy_by_id(
     LdapState *state, PhReactor *reactor, int64_t upstream_id);

@@ -18,7 +18,7 @@
 #include <string.h>
 
 enum {
-    FIRST_SLOTS = 64, /* a power of two */
+    FIRST_SLOTS = 64,    /* a power of two */
     ANONYMOUS_ROOM = 90, /* servers cut anonymous connections with more (slapd: 100) ... */
     BOUND_ROOM = 900,    /* ... and others later (slapd: 1,000) */
     LAST_ID = INT32_MAX - 1024,
@@ -204,11 +204,11 @@ ldap_link_room(const LdapLink *link)
 {
     if (link->state != LDAP_LINK_READY)
         return 0;
-    unsigned most = link->kind == LDAP_LINK_BINDING                    ? 1
-                    : config_of(link)->bind_dn[0] == '\0' ||
-                              config_of(link)->identity == PH_UPSTREAM_AS_CLIENT
-                        ? ANONYMOUS_ROOM
-                        : BOUND_ROOM;
+    unsigned most =
+        link->kind == LDAP_LINK_BINDING ? 1
+        : config_of(link)->bind_dn[0] == '\0' || config_of(link)->identity == PH_UPSTREAM_AS_CLIENT
+            ? ANONYMOUS_ROOM
+            : BOUND_ROOM;
     return link->in_flight < most ? most - link->in_flight : 0;
 }
 
@@ -326,8 +326,8 @@ introduce(LdapLink *link)
     link->state = LDAP_LINK_INTRODUCING;
     link->setup_id = ++link->last_id;
     if (is_for_client(link))
-        write_bind(link, link->setup_id, link->pin->owner->session->client_dn,
-            link->pin->owner->password);
+        write_bind(
+            link, link->setup_id, link->pin->owner->session->client_dn, link->pin->owner->password);
     else if (config->identity != PH_UPSTREAM_AS_CLIENT && config->bind_dn[0] != '\0')
         write_bind(link, link->setup_id, config->bind_dn, config->password);
     else
@@ -441,8 +441,7 @@ is_part(const LdapForward *forward, uint8_t tag)
 {
     if (tag == LDAP_RES_INTERMEDIATE)
         return forward->kind == LDAP_FORWARD_REQUEST;
-    return forward->tag == LDAP_REQ_SEARCH &&
-           (tag == LDAP_RES_ENTRY || tag == LDAP_RES_REFERENCE);
+    return forward->tag == LDAP_REQ_SEARCH && (tag == LDAP_RES_ENTRY || tag == LDAP_RES_REFERENCE);
 }
 
 static PH_ON_REACTOR void
@@ -491,8 +490,8 @@ static PH_ON_REACTOR size_t
 take_pdus(LdapLink *link, const uint8_t *bytes, size_t length, int64_t now_us)
 {
     size_t used = 0;
-    while (used < length && link->state != LDAP_LINK_ENDED && !link->wants_tls &&
-           !link->is_paused) {
+    while (
+        used < length && link->state != LDAP_LINK_ENDED && !link->wants_tls && !link->is_paused) {
         size_t pdu_length;
         LdapPdu pdu;
         LdapParse parsed =
@@ -632,8 +631,8 @@ describe(PhSession *session, char *text, size_t size)
 {
     static const char *const kinds[] = { "shared", "binds", "one client's" };
     const LdapLink *link = link_of(session);
-    g_snprintf(text, size, "%s, %s, %u under way", link->server->url, kinds[link->kind],
-        link->in_flight);
+    g_snprintf(
+        text, size, "%s, %s, %u under way", link->server->url, kinds[link->kind], link->in_flight);
 }
 
 static const PhSessionClass link_class = {
@@ -673,8 +672,7 @@ ldap_link_open(
     if (pin != NULL)
         pin->link = link;
     link->input_us = link->used_us = ph_monotonic_us();
-    ph_connection_set_input_limit(
-        session->connection, LDAP_PDU_UPSTREAM_MAX + LDAP_HEAD_BYTES);
+    ph_connection_set_input_limit(session->connection, LDAP_PDU_UPSTREAM_MAX + LDAP_HEAD_BYTES);
     g_ptr_array_add(server->links[kind], link);
     ldap_upstream_ref(upstream);
     upstream->pool->n_links++;

@@ -135,8 +135,8 @@ enum {
     LDAP_TAG_ENUMERATED = 0x0a,
     LDAP_TAG_SEQUENCE = 0x30,
     LDAP_TAG_SET = 0x31,
-    LDAP_TAG_CONTROLS = 0xa0,       /* RFC 4511 4.1.1 */
-    LDAP_TAG_SIMPLE = 0x80,         /* of a bind, 4.2 */
+    LDAP_TAG_CONTROLS = 0xa0, /* RFC 4511 4.1.1 */
+    LDAP_TAG_SIMPLE = 0x80,   /* of a bind, 4.2 */
     LDAP_TAG_SASL = 0xa3,
     LDAP_TAG_SASL_CHALLENGE = 0x87, /* of its answer */
     LDAP_TAG_REQUEST_NAME = 0x80,   /* of an extended request, 4.12 */

@@ -14,7 +14,7 @@ static const PhSettingRow settings[] = {
         "How long one search may take." },
     { "ldap.session.idle_s", PH_SETTING_TIME, "900", 10, 86400, NULL, PH_SCOPE_GLOBAL,
         "A client that asks for nothing for so long is let go." },
-    LDAP_PROXY_SETTINGS { 0 },
+    LDAP_PROXY_SETTINGS{ 0 },
 };
 
 static const PhServiceRow services[] = {
@@ -36,8 +36,8 @@ start(void **state_out, GError **error)
             PH_METRIC_COUNTER, 0 },
         .forwarded = { "ldap_forwarded_total", "Requests sent to an upstream directory.",
             PH_METRIC_COUNTER, 0 },
-        .cache_hits = { "ldap_cache_hits_total", "Answers given from the cache.",
-            PH_METRIC_COUNTER, 0 },
+        .cache_hits = { "ldap_cache_hits_total", "Answers given from the cache.", PH_METRIC_COUNTER,
+            0 },
         .cache_misses = { "ldap_cache_misses_total", "Answers looked for in the cache in vain.",
             PH_METRIC_COUNTER, 0 },
         .upstream_failures = { "ldap_upstream_failures_total",

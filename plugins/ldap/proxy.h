@@ -10,7 +10,9 @@
  *             proxy.c     who may, caches, answers to clients
  *               | ldap_upstream_submit, ldap_forward_drop     ^ ldap_forward_answered, _failed
  *               v                                             |
- *             upstream.c  servers and their health, links, ids, fail-over
+ *             upstream.c  what is under way, where it goes, fail-over
+ *             server.c    servers, their health; pool.c  which upstreams there are
+ *             link.c      connections: getting ready, ids, what comes
  *
  * Threads:  everything on the pool's reactor; nothing here has a lock. ldap_pool_get walks a list that
  *           only grows.
@@ -135,9 +137,9 @@ struct LdapServer {
     int64_t failed;
     int64_t mean_us; /* moving, from the request to the first answer */
     unsigned samples;
-    char *error;       /* the last one */
-    int64_t error_us;  /* since 1970 */
-    int64_t since_us;  /* since 1970: in its state */
+    char *error;      /* the last one */
+    int64_t error_us; /* since 1970 */
+    int64_t since_us; /* since 1970: in its state */
 };
 
 /* Counted: by the pool while it is current, and by servers' links, forwards and pins. */
@@ -232,7 +234,7 @@ struct LdapForward {
     bool is_aged;
     int64_t began_us;
     int64_t deadline_us;
-    int64_t sent_us; /* or when the last part of its answer came */
+    int64_t sent_us;   /* or when the last part of its answer came */
     GBytes *bytes;     /* the request's, counted */
     LdapSpan request;  /* operation and controls, as the client wrote them */
     LdapSpan op;       /* the operation, with its tag */
@@ -246,13 +248,20 @@ struct LdapForward {
     LdapForward *next_spare;
 };
 
-/* -- upstream.c: pools ------------------------------------------------------------------------- */
+/* -- pool.c ------------------------------------------------------------------------------------ */
 
 /* This reactor's, with the current upstreams and settings. */
 PH_ON_REACTOR LdapPool *ldap_pool_get(LdapProxy *proxy, PhReactor *reactor);
 PH_ON_REACTOR LdapUpstream *ldap_pool_upstream(LdapPool *pool, const PhUpstream *config);
 /* Waits until no callback of the pool's links can come any more. */
 void ldap_pool_free_blocking(LdapPool *pool);
+
+/* For one request. */
+static inline int64_t
+ldap_upstream_timeout_us(const LdapUpstream *upstream)
+{
+    return upstream->config->timeout_ms * 1000;
+}
 
 static inline uint64_t *
 ldap_epoch_of(LdapProxy *proxy, int64_t upstream_id)
@@ -279,6 +288,8 @@ PH_ON_REACTOR LdapForward *ldap_forward_new(LdapUpstream *upstream);
 PH_ON_REACTOR void ldap_upstream_submit(LdapForward *forward);
 /* A deadline without being sent: it waits for another's answer. */
 PH_ON_REACTOR void ldap_forward_age(LdapForward *forward);
+/* The timer of an upstream's deadlines is due. */
+void ldap_upstream_age_due(void *upstream);
 /* Nobody wants it any more: abandons it at the upstream, and frees it. */
 PH_ON_REACTOR void ldap_forward_drop(LdapForward *forward);
 /* After its end: it is on no link and in no queue. */
@@ -313,7 +324,23 @@ PH_ON_REACTOR void ldap_link_break(LdapLink *link, const char *why);
 PH_ON_REACTOR void ldap_link_drain(LdapLink *link);
 PH_ON_REACTOR void ldap_link_set_paused(LdapLink *link, bool paused);
 
-/* -- upstream.c: what link.c tells ------------------------------------------------------------- */
+/* -- server.c ---------------------------------------------------------------------------------- */
+
+/* `url` was parsed into host, port and tls already. */
+void ldap_server_init(LdapServer *server, LdapUpstream *upstream, const char *url);
+PH_ON_REACTOR void ldap_server_clear(LdapServer *server);
+/* A link for one more request; null: none now. */
+PH_ON_REACTOR LdapLink *ldap_server_pick_link(
+    LdapUpstream *upstream, LdapLinkKind kind, const LdapServer *avoid);
+/* The server for a connection of its own; null: none is well. */
+PH_ON_REACTOR LdapServer *ldap_server_pick(LdapUpstream *upstream, const LdapServer *avoid);
+/* Will a link come for what waits? */
+PH_ON_REACTOR bool ldap_server_has_hope(LdapUpstream *upstream, LdapLinkKind kind);
+/* False: no attempt is under way, and none will be by itself. */
+PH_ON_REACTOR bool ldap_server_open_link(LdapServer *server, LdapLinkKind kind, LdapPin *pin);
+unsigned ldap_server_most_links(const LdapServer *server, LdapLinkKind kind);
+
+/* -- server.c, upstream.c, pool.c: what link.c tells --------------------------------------------- */
 
 PH_ON_REACTOR void ldap_server_ready(LdapLink *link);
 PH_ON_REACTOR void ldap_server_answered(LdapServer *server, int64_t took_us);
@@ -326,9 +353,62 @@ PH_ON_REACTOR void ldap_forward_lost(LdapForward *forward, LdapServer *server);
 /* What waits goes on. */
 PH_ON_REACTOR void ldap_upstream_pump(LdapUpstream *upstream);
 PH_ON_REACTOR void ldap_pin_pump(LdapPin *pin);
+PH_ON_REACTOR void ldap_upstream_pump_pins(LdapUpstream *upstream);
 PH_ON_REACTOR void ldap_server_watch(LdapServer *server);
 LdapUpstream *ldap_upstream_ref(LdapUpstream *upstream);
 PH_ON_REACTOR void ldap_upstream_unref(LdapUpstream *upstream);
+
+/* -- proxy.c: how a request goes ---------------------------------------------------------------- */
+
+/* LdapProxyWho the session is to this upstream. */
+typedef enum LdapProxyWho { LDAP_PROXY_NOBODY, LDAP_PROXY_ACCOUNT, LDAP_PROXY_CLIENT } LdapProxyWho;
+
+/* How a request goes. */
+typedef struct LdapPlan {
+    LdapUpstream *upstream;
+    LdapProxyWho who;
+    bool is_read;
+    bool is_pinned;
+    bool as_client; /* on a connection that is bound as the client */
+    bool is_endless;
+    bool has_controls;
+    LdapSearchParts search;
+} LdapPlan;
+
+PH_ON_REACTOR LdapForward *ldap_proxy_forward_new(LdapOperation *operation, const LdapPlan *plan);
+/* The operation waits for it. */
+void ldap_proxy_belong(LdapForward *forward, LdapOperation *operation);
+/* A PDU of the operation's answer, without its head. */
+PH_ON_REACTOR void ldap_proxy_write(LdapOperation *operation, LdapSpan rest);
+
+/* -- fill.c: answers for the cache --------------------------------------------------------------- */
+
+struct LdapFill {
+    LdapPool *pool;
+    GBytes *key;
+    GBytes *alias;
+    GByteArray *answer;
+    uint64_t epoch;
+    unsigned n_parts;
+    LdapForward *leader;
+    GQueue followers;
+};
+
+/* True: answered, or it waits for the answer to another's. When `cacheable_out` says so its answer may be
+ * kept: the pool's key is the search's then, and `scratch` the form in which it was asked. */
+PH_ON_REACTOR bool ldap_cache_answer(
+    LdapPool *pool, LdapOperation *operation, const LdapPlan *plan, bool *cacheable_out);
+/* Fetched by this forward, for the pool's key. `alias` may have no bytes. */
+PH_ON_REACTOR LdapFill *ldap_fill_new(
+    LdapPool *pool, LdapUpstream *upstream, LdapForward *leader, LdapSpan alias);
+bool ldap_fill_is_led_by(const LdapForward *forward);
+/* One PDU of its answer; it may be gone after it. */
+PH_ON_REACTOR void ldap_fill_add(LdapFill *fill, LdapSpan rest);
+/* The answer is complete: it is kept, and given to the followers. */
+PH_ON_REACTOR void ldap_fill_end(LdapFill *fill, int result);
+/* Nobody can follow it any more. Its followers are the caller's. */
+void ldap_fill_free(LdapFill *fill);
+LdapForward *ldap_fill_take_follower(GQueue *followers);
 
 /* -- proxy.c: what upstream.c tells ------------------------------------------------------------ */
 

@@ -5,8 +5,7 @@ void
 ldap_reader_set(LdapReader *reader, LdapSpan span)
 {
     struct berval bytes = {
-        .bv_len = span.length,
-        .bv_val = (char *)(uintptr_t)span.bytes, /* is only read */
+        .bv_len = span.length, .bv_val = (char *)(uintptr_t)span.bytes, /* is only read */
     };
     ber_init2(reader, &bytes, 0);
 }
@@ -63,7 +62,8 @@ ldap_read_int(LdapReader *reader, uint8_t tag, int32_t *number_out)
     ber_int_t number;
     /* ber_get_int takes one of no bytes as 0, and has stepped over one that is too long. */
     if (ldap_reader_peek(reader) != tag || ber_peek_element(reader, &contents) == LBER_DEFAULT ||
-        contents.bv_len == 0 || contents.bv_len > sizeof(number) || ber_get_int(reader, &number) == LBER_DEFAULT)
+        contents.bv_len == 0 || contents.bv_len > sizeof(number) ||
+        ber_get_int(reader, &number) == LBER_DEFAULT)
         return false;
     *number_out = number;
     return true;

@@ -33,7 +33,6 @@ ldap_root_dse(LdapSession *session)
     ldap_entry_add(entry, LDAP_ATTR_VENDOR_NAME, "Posthouse");
     g_autoptr(PhUpstreams) upstreams = ph_upstreams_current();
     for (size_t i = 0; i < ph_upstreams_count(upstreams); i++)
-        ldap_entry_add(
-            entry, LDAP_ATTR_NAMING_CONTEXTS, ph_upstreams_at(upstreams, i)->suffix);
+        ldap_entry_add(entry, LDAP_ATTR_NAMING_CONTEXTS, ph_upstreams_at(upstreams, i)->suffix);
     return entry;
 }

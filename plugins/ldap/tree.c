@@ -102,8 +102,7 @@ GPtrArray *
 ldap_domains_blocking(const LdapView *view, const char *domain, GError **error)
 {
     ph_assert_in_job();
-    g_autoptr(GPtrArray) found =
-        g_ptr_array_new_with_free_func((GDestroyNotify)ph_domain_free);
+    g_autoptr(GPtrArray) found = g_ptr_array_new_with_free_func((GDestroyNotify)ph_domain_free);
     PhListFilter filter = {
         .tenant_id = MAX(view->tenant_id, 0),
         .text = domain[0] != '\0' ? domain : NULL,

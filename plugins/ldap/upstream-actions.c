@@ -130,9 +130,8 @@ static bool
 upstream_list(PhActionCall *call, GError **error)
 {
     ph_assert_in_job();
-    g_autoptr(PhPage) page =
-        ph_upstream_list_blocking(ph_action_text(call, "filter"), ph_action_text(call, "after"),
-            ph_action_limit(call), ph_action_deadline_us(call), error);
+    g_autoptr(PhPage) page = ph_upstream_list_blocking(ph_action_text(call, "filter"),
+        ph_action_text(call, "after"), ph_action_limit(call), ph_action_deadline_us(call), error);
     if (page == NULL)
         return false;
     for (guint i = 0; i < page->items->len; i++) {
@@ -268,8 +267,7 @@ take_fields(PhActionCall *call, PhUpstream *upstream, GError **error)
     const PhSecret *password = ph_action_secret(call, "password");
     if (password != NULL) {
         ph_secret_free(upstream->password);
-        upstream->password =
-            ph_secret_new(ph_secret_bytes(password), ph_secret_length(password));
+        upstream->password = ph_secret_new(ph_secret_bytes(password), ph_secret_length(password));
     }
     if (!is_dn(upstream->suffix))
         return wrong(call, error, "suffix", "the suffix is no distinguished name");
@@ -319,8 +317,8 @@ upstream_change(PhActionCall *call, GError **error)
     if (!take_fields(call, upstream, error))
         return false;
     ph_action_blame(call, "name");
-    return ph_upstream_put_blocking(upstream, ph_action_int(call, "if_version", -1),
-        ph_action_deadline_us(call), NULL, error);
+    return ph_upstream_put_blocking(
+        upstream, ph_action_int(call, "if_version", -1), ph_action_deadline_us(call), NULL, error);
 }
 
 static bool
@@ -379,9 +377,8 @@ ldap_status(PhActionCall *call, GError **error)
     ph_answer_int(call, "cached_binds", info->cached_binds);
     for (guint i = 0; i < info->servers->len; i++) {
         const LdapServerInfo *server = info->servers->pdata[i];
-        g_autofree char *mean_ms = server->answered > 0
-                                       ? g_strdup_printf("%.2f", (double)server->mean_us / 1000)
-                                       : NULL;
+        g_autofree char *mean_ms =
+            server->answered > 0 ? g_strdup_printf("%.2f", (double)server->mean_us / 1000) : NULL;
         ph_answer_item(call);
         ph_answer_text(call, "upstream", server->upstream);
         ph_answer_text(call, "url", server->url);

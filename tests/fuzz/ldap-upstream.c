@@ -239,8 +239,7 @@ make_requests(unsigned n, LdapLinkKind kind)
         forward->upstream = &world.upstream;
         forward->queued.data = forward;
         forward->kind = kind == LDAP_LINK_BINDING ? LDAP_FORWARD_BIND : LDAP_FORWARD_REQUEST;
-        forward->tag =
-            kind == LDAP_LINK_BINDING ? LDAP_REQ_BIND : tags[i % G_N_ELEMENTS(tags)];
+        forward->tag = kind == LDAP_LINK_BINDING ? LDAP_REQ_BIND : tags[i % G_N_ELEMENTS(tags)];
         forward->final_tag = ldap_response_tag(forward->tag);
         forward->request = forward->op = (LdapSpan){ .bytes = search, .length = sizeof(search) };
         forward->authorize = i % 2 == 1 ? (char *)(uintptr_t) "dn:cn=a" : NULL;

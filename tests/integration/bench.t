@@ -161,7 +161,7 @@ subtest 'mail: a few seconds of it' => sub {
         "$folder/password");
     my ($status, $text) = generator('mailent', @common, qw(--fill --inbox 25 --folders 3 --folder-messages 4 --scale 0.2));
     is($status, 0, 'it fills the mailboxes') or diag($text);
-    ($status, $text) = generator('mailent', @common, qw(--compress 3000 --warm-up 0.5 --seconds 4 --scale 0.2 --probe-share 0.2),
+    ($status, $text) = generator('mailent', @common, qw(--compress 3000 --warm-up 0.5 --seconds 3 --scale 0.2 --probe-share 0.2),
         qw(--wrong-share 0.02), '--json', "$folder/mail.json");
     is($status, 0, 'all operations are within their limits') or diag($text);
     my $report = decode_json(Posthouse::slurp("$folder/mail.json"));
@@ -169,7 +169,7 @@ subtest 'mail: a few seconds of it' => sub {
     my @limited = grep { $report->{operations}{$_}{limit} } sort keys %{ $report->{operations} };
     is(scalar @limited, 14, 'operations with a limit');
     cmp_ok($report->{operations}{$_}{first}{count}, '>', 0, "\"$_\" was seen") for @limited;
-    near($report->{sessions}, 6 * 4.8 * 3000 / 3600 * 4, 0.5, 'sessions');
+    near($report->{sessions}, 6 * 4.8 * 3000 / 3600 * 3, 0.5, 'sessions');
     cmp_ok($report->{checked}, '>', 0, 'bodies were looked at byte by byte');
     cmp_ok($report->{delivery}{count}, '>', 0, 'deliveries were looked for');
     is($report->{not_delivered}, 0, 'and found');

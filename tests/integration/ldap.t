@@ -424,4 +424,54 @@ subtest 'the server ends' => sub {
     is("$answer->{id} $answer->{code}", '0 52', 'a notice at the end');
 };
 
+# Ours come first; whatever nobody else answers for is asked at the directory behind.
+subtest 'a directory behind ours' => sub {
+    my $behind = Posthouse->start(accounts => 0);
+    $behind->cli_ok(qw(domain add far.test));
+    $behind->user_add("$_\@far.test", 'far-horse-7') for qw(carol dave);
+    $behind->cli_ok(qw(domain add example.test));
+    $behind->user_add('shadow@example.test');
+    my $front = Posthouse->start;
+    my $far = 'mail=carol@far.test,ou=people,dc=far,dc=test';
+    $front->cli_ok(qw(upstream add behind), '', 'ldaps://127.0.0.1:' . $behind->port('ldaps'), '--ca', $behind->ca_file);
+    my $connect = sub { Posthouse::Client::Ldap->connect(port => $front->port('ldaps'), tls => 1, ca_file => $front->ca_file) };
+    my $ldap = $connect->();
+    is($ldap->bind($alice, $password), 0, 'an account of ours');
+    my ($code, @names) = $ldap->search($base, 2, present('mail'));
+    is("$code @names", "0 mail=alice\@example.test,ou=people,$base mail=bob\@example.test,ou=people,$base", 'our own domain');
+    is($ldap->bind('alice@example.test', $password), 0, 'a bare address is ours');
+    is($ldap->bind($alice, 'wrong-horse-7'), 49, 'a wrong password of ours');
+    is($ldap->bind($far, 'far-horse-7'), 0, 'somebody of the directory behind');
+    ($code, @names) = $ldap->search('ou=people,dc=far,dc=test', 1, equal('mail', 'dave@far.test'));
+    is("$code @names", '0 mail=dave@far.test,ou=people,dc=far,dc=test', 'sees what is there');
+    is($ldap->bind($far, 'wrong-horse-7'), 49, 'a wrong password there');
+    is($ldap->bind("mail=shadow\@example.test,ou=people,$base", $password), 49, 'who is there below our names is not asked for');
+    $behind->stop;
+    is($ldap->bind($alice, $password), 0, 'ours log in while it is away');
+    is($connect->()->bind('mail=new@far.test,ou=people,dc=far,dc=test', 'far-horse-7'), 52, 'who is there cannot be asked');
+};
+
+# "Could not ask" is not "no".
+subtest 'the database is away' => sub {
+    my $other = Posthouse->start(database => 'managed');
+    my $connect = sub { Posthouse::Client::Ldap->connect(port => $other->port('ldaps'), tls => 1, ca_file => $other->ca_file) };
+    my $ldap = $connect->();
+    is($ldap->bind($alice, $password), 0, 'bound');
+    is(($ldap->search($base, 2, equal('mail', 'bob@example.test')))[0], 0, 'a search');
+    my $data = $other->state . '/postgres/data';
+    my $postmaster = $other->postmaster;
+    rename $data, "$data.away" or die "rename: $!";
+    kill KILL => $postmaster;
+    ok(Posthouse::wait_until(10, sub { !Posthouse::is_alive($postmaster) }), 'the database is away');
+    is(($ldap->search($base, 2, equal('mail', 'bob@example.test')))[0], 52, 'a search that cannot be asked');
+    is(($ldap->search('', 0, present('objectClass')))[0], 0, 'what the server can do is told');
+    my $new = $connect->();
+    is($new->bind($alice, $password), 52, 'a login that cannot be checked is not a wrong password');
+    rename "$data.away", $data or die "rename: $!";
+    ok($other->wait_ready(60), 'the database is back');
+    my ($code, @names) = $ldap->search($base, 2, equal('mail', 'bob@example.test'));
+    is("$code @names", "0 mail=bob\@example.test,ou=people,$base", 'the session carries on');
+    is($new->bind($alice, $password), 0, 'and logins');
+};
+
 done_testing;

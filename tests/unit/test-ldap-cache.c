@@ -25,8 +25,8 @@ put(LdapSearchCache *cache, const char *key, const char *answer, uint64_t epoch)
 }
 
 static void
-check(LdapSearchCache *cache, const char *key, uint64_t epoch, int64_t now_us,
-    LdapCacheState state, const char *answer)
+check(LdapSearchCache *cache, const char *key, uint64_t epoch, int64_t now_us, LdapCacheState state,
+    const char *answer)
 {
     LdapSpan found = { 0 };
     g_assert_cmpint(ldap_search_cache_find(cache, span(key), epoch, now_us, &found), ==, state);
@@ -172,8 +172,8 @@ test_bind(void)
         { 1, 1, "cn=as", "ecret" },
     };
     for (size_t i = 0; i < G_N_ELEMENTS(others); i++) {
-        digest(cache, others[i].upstream, others[i].version, others[i].dn, others[i].password,
-            other);
+        digest(
+            cache, others[i].upstream, others[i].version, others[i].dn, others[i].password, other);
         g_assert_false(ldap_bind_cache_find(cache, other, 1, 0));
     }
     g_assert_true(ldap_bind_cache_find(cache, accepted, 1, 0));

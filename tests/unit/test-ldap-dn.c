@@ -37,8 +37,12 @@ test_table(void)
         { "cn=a\\00b", "cn=a\\00b" },
         { "cn=\\ff", "cn=\\ff" },
         { "cn=#0401FF", "cn=#0401ff" },
-        { "cn=\xc3\x9c" "ber", "cn=\xc3\xbc" "ber" },
-        { "cn=\\C3\\9Cber", "cn=\xc3\xbc" "ber" },
+        { "cn=\xc3\x9c"
+          "ber",
+            "cn=\xc3\xbc"
+            "ber" },
+        { "cn=\\C3\\9Cber", "cn=\xc3\xbc"
+                            "ber" },
         { "ou=b+cn=a,dc=x", "cn=a+ou=b,dc=x" },
         { "cn=a+ou=b,dc=x", "cn=a+ou=b,dc=x" },
         { "cn=\"a\"", NULL },
@@ -153,8 +157,8 @@ test_parts(void)
 static void
 test_values(void)
 {
-    static const char *const values[] = { "a,b", "a+b@x", "\"q\"", " a", "a ", "#a", "a\\b", "<>;=", "\xc3\xbc",
-        "a\nb", "\x7f" };
+    static const char *const values[] = { "a,b", "a+b@x", "\"q\"", " a", "a ", "#a", "a\\b",
+        "<>;=", "\xc3\xbc", "a\nb", "\x7f" };
     for (size_t i = 0; i < G_N_ELEMENTS(values); i++) {
         g_autoptr(GString) dn = g_string_new("cn=");
         ldap_dn_append_value(dn, values[i], strlen(values[i]));

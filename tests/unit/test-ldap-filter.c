@@ -71,7 +71,10 @@ encode_leaf(GByteArray *out, const char *text, const char *end)
     g_assert_nonnull(equals);
     const char *value = equals + 1;
     size_t length = (size_t)(end - value);
-    uint8_t tag = equals[-1] == '>' ? 0xa5 : equals[-1] == '<' ? 0xa6 : equals[-1] == '~' ? 0xa8 : 0xa3;
+    uint8_t tag = equals[-1] == '>'   ? 0xa5
+                  : equals[-1] == '<' ? 0xa6
+                  : equals[-1] == '~' ? 0xa8
+                                      : 0xa3;
     g_autofree char *name = g_strndup(text, (size_t)(equals - text) - (tag != 0xa3));
     if (equals[-1] == ':') {
         encode_extensible(out, name, value, length);
@@ -296,7 +299,8 @@ test_narrow(void)
         { "(|(cn=alice)(sn=bobby))", ALL, "alice bobby" },
         { "(|(cn=alice)(o=bobby))", ALL, "" },
         { "(|(cn=alice)(foo=bobby))", ALL, "alice" },
-        { "(&(objectClass=person)(|(mail=*alice*)(cn=*alice*)))", ACCOUNTS | CONTACTS, "alice alice" },
+        { "(&(objectClass=person)(|(mail=*alice*)(cn=*alice*)))", ACCOUNTS | CONTACTS,
+            "alice alice" },
         { "(&(cn=bob)(mail=alice*))", ALL, "alice" },
         { "(&(objectClass=person)(objectClass=groupOfNames))", 0, "" },
         { "(|(objectClass=person)(objectClass=groupOfNames))", ALL, "" },
@@ -309,7 +313,8 @@ test_narrow(void)
         LdapNarrowing narrowing;
         ldap_filter_narrow(fixture.filter, &narrowing);
         g_autofree char *texts = g_strjoinv(" ", (char **)(uintptr_t)narrowing.texts);
-        if (narrowing.kinds != rows[i].kinds || (narrowing.kinds != 0 && strcmp(texts, rows[i].texts) != 0))
+        if (narrowing.kinds != rows[i].kinds ||
+            (narrowing.kinds != 0 && strcmp(texts, rows[i].texts) != 0))
             g_error("%s: kinds %u, texts \"%s\"", rows[i].filter, narrowing.kinds, texts);
         g_assert_cmpuint(g_strv_length((char **)(uintptr_t)narrowing.texts), ==, narrowing.n_texts);
     }
@@ -336,7 +341,8 @@ parse_bytes(const GByteArray *bytes)
 static void
 test_limits(void)
 {
-    for (unsigned depth = LDAP_FILTER_MAX_DEPTH; depth <= 10000; depth = depth == 10000 ? 10001 : 10000) {
+    for (unsigned depth = LDAP_FILTER_MAX_DEPTH; depth <= 10000;
+         depth = depth == 10000 ? 10001 : 10000) {
         g_autoptr(GString) text = g_string_new(NULL);
         for (unsigned i = 0; i < depth; i++)
             g_string_append(text, "(!");
@@ -377,13 +383,9 @@ test_malformed(void)
         const char *bytes;
         size_t length;
     } rows[] = {
-        { "", 0 },
-        { "\x30\x00", 2 },
-        { "\xac\x00", 2 },
-        { "\xa2\x00", 2 },                                     /* not of nothing */
-        { "\xa2\x06\x87\x01x\x87\x01y", 8 },                   /* not of two */
-        { "\xa3\x00", 2 },
-        { "\xa3\x03\x04\x01x", 5 },
+        { "", 0 }, { "\x30\x00", 2 }, { "\xac\x00", 2 }, { "\xa2\x00", 2 }, /* not of nothing */
+        { "\xa2\x06\x87\x01x\x87\x01y", 8 },                                /* not of two */
+        { "\xa3\x00", 2 }, { "\xa3\x03\x04\x01x", 5 },
         { "\xa3\x09\x04\x01x\x04\x01y\x04\x01z", 11 },
         { "\xa4\x05\x04\x01x\x30\x00", 7 },                    /* no parts */
         { "\xa4\x08\x04\x01x\x30\x03\x83\x01y", 10 },          /* an unknown part */

@@ -131,8 +131,8 @@ test_element(void)
 static void
 test_numbers(void)
 {
-    static const int32_t numbers[] = { 0, 1, 127, 128, 255, 256, 32767, 32768, 65535, 8388607, 8388608,
-        INT32_MAX, -1, -128, -129, -32768, -32769, INT32_MIN };
+    static const int32_t numbers[] = { 0, 1, 127, 128, 255, 256, 32767, 32768, 65535, 8388607,
+        8388608, INT32_MAX, -1, -128, -129, -32768, -32769, INT32_MIN };
     for (size_t i = 0; i < G_N_ELEMENTS(numbers); i++) {
         g_autoptr(GByteArray) out = g_byte_array_new();
         ldap_append_int(out, LDAP_TAG_INTEGER, numbers[i]);
@@ -222,8 +222,7 @@ test_head(void)
             struct berval expected;
             ber_flatten2(referee, &expected, 0);
             LdapPdu pdu;
-            g_assert_true(
-                ldap_pdu_parse((const uint8_t *)expected.bv_val, expected.bv_len, &pdu));
+            g_assert_true(ldap_pdu_parse((const uint8_t *)expected.bv_val, expected.bv_len, &pdu));
             uint8_t head[LDAP_HEAD_BYTES];
             size_t length = ldap_pdu_head(head, ids[i], pdu.rest.length);
             g_assert_cmpuint(length, <=, LDAP_HEAD_BYTES);

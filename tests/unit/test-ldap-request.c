@@ -50,10 +50,14 @@ static const struct {
     { "search-no-list", LDAP_REQ_SEARCH, SEARCH_HEAD "8701 63", false },
     { "search-more", LDAP_REQ_SEARCH, SEARCH_HEAD "8701 63 3000 0500", false },
     { "search-no-filter", LDAP_REQ_SEARCH, SEARCH_HEAD "3000", false },
-    { "search-scope", LDAP_REQ_SEARCH, "0400 0a0104 0a0100 020100 020100 010100 870163 3000", false },
-    { "search-negative", LDAP_REQ_SEARCH, "0400 0a0100 0a0100 0201ff 020100 010100 870163 3000", false },
-    { "search-long-int", LDAP_REQ_SEARCH, "0400 0a0100 0a0100 02050000000001 020100 010100 870163 3000", false },
-    { "search-bool", LDAP_REQ_SEARCH, "0400 0a0100 0a0100 020100 020100 01020000 870163 3000", false },
+    { "search-scope", LDAP_REQ_SEARCH, "0400 0a0104 0a0100 020100 020100 010100 870163 3000",
+        false },
+    { "search-negative", LDAP_REQ_SEARCH, "0400 0a0100 0a0100 0201ff 020100 010100 870163 3000",
+        false },
+    { "search-long-int", LDAP_REQ_SEARCH,
+        "0400 0a0100 0a0100 02050000000001 020100 010100 870163 3000", false },
+    { "search-bool", LDAP_REQ_SEARCH, "0400 0a0100 0a0100 020100 020100 01020000 870163 3000",
+        false },
     { "search-list-int", LDAP_REQ_SEARCH, SEARCH_HEAD "8701 63 3003 020101", false },
     { "search-cut", LDAP_REQ_SEARCH, SEARCH_HEAD "8705 63 3000", false },
     { "and", LDAP_REQ_SEARCH, SEARCH_HEAD "a006 870163 870164 3000", true },
@@ -66,10 +70,13 @@ static const struct {
     { "equal-no-value", LDAP_REQ_SEARCH, SEARCH_HEAD "a303 040163 3000", false },
     { "equal-three", LDAP_REQ_SEARCH, SEARCH_HEAD "a309 040163 040161 040161 3000", false },
     { "equal-no-type", LDAP_REQ_SEARCH, SEARCH_HEAD "a305 0400 040161 3000", false },
-    { "substrings", LDAP_REQ_SEARCH, SEARCH_HEAD "a40e 040163 3009 800161 810162 820163 3000", true },
+    { "substrings", LDAP_REQ_SEARCH, SEARCH_HEAD "a40e 040163 3009 800161 810162 820163 3000",
+        true },
     { "substrings-any", LDAP_REQ_SEARCH, SEARCH_HEAD "a40b 040163 3006 810161 810162 3000", true },
-    { "substrings-order", LDAP_REQ_SEARCH, SEARCH_HEAD "a40b 040163 3006 820161 810162 3000", false },
-    { "substrings-two-initials", LDAP_REQ_SEARCH, SEARCH_HEAD "a40b 040163 3006 800161 800162 3000", false },
+    { "substrings-order", LDAP_REQ_SEARCH, SEARCH_HEAD "a40b 040163 3006 820161 810162 3000",
+        false },
+    { "substrings-two-initials", LDAP_REQ_SEARCH, SEARCH_HEAD "a40b 040163 3006 800161 800162 3000",
+        false },
     { "substrings-none", LDAP_REQ_SEARCH, SEARCH_HEAD "a405 040163 3000 3000", false },
     { "substrings-empty", LDAP_REQ_SEARCH, SEARCH_HEAD "a407 040163 3002 8100 3000", false },
     { "present-empty", LDAP_REQ_SEARCH, SEARCH_HEAD "8700 3000", false },
@@ -124,8 +131,8 @@ test_rows(void)
 static void
 test_parts(void)
 {
-    g_autoptr(GByteArray) op =
-        from_hex("0404 64633d61 0a0102 0a0103 020105 020107 0101ff a306040163040161 3006 040163 04016d");
+    g_autoptr(GByteArray) op = from_hex(
+        "0404 64633d61 0a0102 0a0103 020105 020107 0101ff a306040163040161 3006 040163 04016d");
     LdapPdu pdu = { .tag = LDAP_REQ_SEARCH, .op = { .bytes = op->data, .length = op->len } };
     LdapSearchParts parts;
     g_assert_true(ldap_request_check(&pdu, &parts));
