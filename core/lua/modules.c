@@ -228,6 +228,7 @@ ph_lua_push_posthouse(lua_State *lua)
         { "time", "posthouse.time", ph_lua_push_time },
         { "db", "posthouse.db", ph_lua_push_db },
         { "user", "posthouse.user", ph_lua_push_user },
+        { "site", "posthouse.site", ph_lua_push_site },
     };
     lua_createtable(lua, 0, (int)G_N_ELEMENTS(modules));
     for (size_t i = 0; i < G_N_ELEMENTS(modules); i++) {

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-enum { HEADERS_MAX = 100, HEADER_BYTES = 16 * 1024, PATH_MAX_BYTES = 1024 };
+enum { HEADERS_MAX = 100, HEADER_BYTES = 16 * 1024 };
 
 static const char response_key = 's';
 
@@ -249,22 +249,6 @@ response_json(lua_State *lua)
     return 0;
 }
 
-/* No segment may be hidden or lead up, and what is run is not sent. */
-static bool
-may_send(const char *path)
-{
-    if (path[0] == '\0' || strlen(path) > PATH_MAX_BYTES || g_str_has_suffix(path, ".lua") ||
-        g_str_has_suffix(path, ".lp") || g_str_has_suffix(path, "/"))
-        return false;
-    for (const char *at = path; at != NULL; at = strchr(at, '/')) {
-        if (*at == '/')
-            at++;
-        if (*at == '.' || *at == '/')
-            return false;
-    }
-    return true;
-}
-
 /* res:sendfile(path): below the site's root */
 static int
 response_sendfile(lua_State *lua)
@@ -273,7 +257,7 @@ response_sendfile(lua_State *lua)
     const char *path = ph_lua_check_text(lua, 2);
     if (*path == '/')
         path++;
-    luaL_argcheck(lua, may_send(path), 2, "a file of the site that may be sent expected");
+    luaL_argcheck(lua, ph_lua_is_site_file(path), 2, "a file of the site that may be sent expected");
     g_free(call->response->send_file);
     call->response->send_file = g_strdup(path);
     return 0;

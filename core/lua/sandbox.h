@@ -28,6 +28,9 @@ void ph_lua_push_time(lua_State *lua);
 void ph_lua_push_log(lua_State *lua);
 void ph_lua_push_db(lua_State *lua);
 void ph_lua_push_user(lua_State *lua);
+void ph_lua_push_site(lua_State *lua);
+/* May a page read and send this file of its site? No page, no name that begins with a dot. */
+bool ph_lua_is_site_file(const char *path);
 /* accept, reject ... into the table on the top. */
 void ph_lua_add_answers(lua_State *lua);
 /* What print() writes. */

@@ -85,6 +85,15 @@ posthouse.user = {}
 ---@return table?
 function posthouse.user.find(address) end
 
+---Files of the site that a page belongs to. Pages only.
+---@class posthouse.site
+posthouse.site = {}
+---The bytes of a file below the site's root, at most 16 MiB, or nil: there is none. No page can be read, and nothing
+---whose name begins with a dot.
+---@param path string
+---@return string?
+function posthouse.site.read(path) end
+
 --# Answers of hooks
 
 ---No script behind this one is asked. At delivery: where to, and with which flags.

@@ -6,8 +6,8 @@
  *           lost client or a farewell ends all.
  * Threads:  sessions, operations and everything of the proxy on the session's reactor; structs named
  *           ...Job in jobs while they run.
- * Limits:   one PDU 256 KiB from a client, 4 MiB from an upstream; operations under way 64 a session
- *           (then its input waits); filters 32 deep, 256 terms.
+ * Limits:   one PDU 256 KiB from a client, 4 MiB from an upstream; operations under way 64 a session,
+ *           with 512 KiB of requests (then its input waits); filters 32 deep, 256 terms.
  * Sources:  RFC 4511, 4512, 4513, 4514, 4515, 4532 (who am I), 3062 (password modify), 2696 (pages),
  *           2891 is not offered.
  */
@@ -42,6 +42,7 @@ struct LdapSession {
     int64_t client_upstream; /* PhUpstream.id */
     LdapPinned *pinned;      /* proxy.c; null: none */
     GQueue operations;       /* LdapOperation, under way */
+    size_t held_bytes;       /* of their requests */
     LdapOperation *binding;  /* a bind or StartTLS under way: nothing else runs beside it */
     PhSasl *sasl;
     size_t buffered; /* proxy.c: what waits for a client that reads slowly, as it was last seen */

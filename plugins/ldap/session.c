@@ -12,7 +12,10 @@
 
 #include <string.h>
 
-enum { OPERATIONS_MAX = 64 };
+enum {
+    OPERATIONS_MAX = 64,
+    OPERATIONS_MAX_BYTES = 512 * 1024, /* of their requests */
+};
 
 #define OID_NOTICE_OF_DISCONNECTION "1.3.6.1.4.1.1466.20036"
 
@@ -47,6 +50,7 @@ may_read(const LdapSession *session)
     ph_assert_on_reactor();
     return !session->is_leaving && session->binding == NULL &&
            session->operations.length < OPERATIONS_MAX &&
+           session->held_bytes < OPERATIONS_MAX_BYTES &&
            !ph_connection_is_closing(session->base.connection) &&
            !ph_connection_output_is_full(session->base.connection);
 }
@@ -76,6 +80,7 @@ begin(LdapSession *session, const uint8_t *bytes, const LdapPdu *pdu)
     memcpy(copy, bytes, pdu->length);
     copy[pdu->length] = 0;
     operation->bytes = g_bytes_new_take(copy, pdu->length);
+    session->held_bytes += pdu->length;
     ldap_pdu_parse(g_bytes_get_data(operation->bytes, NULL), pdu->length, &operation->pdu);
     ph_task_init(&operation->task, ph_connection_reactor(session->base.connection));
     g_queue_push_tail_link(&session->operations, &operation->link);
@@ -99,6 +104,7 @@ free_operation(LdapOperation *operation)
     ph_assert_on_reactor();
     LdapSession *session = operation->session;
     g_queue_unlink(&session->operations, &operation->link);
+    session->held_bytes -= operation->pdu.length;
     if (session->binding == operation)
         session->binding = NULL;
     ph_task_clear(&operation->task);

@@ -306,6 +306,17 @@ subtest 'pages' => sub {
     is((get('http://localhost/echo.lua', '--data-binary', "\@$state/upload", '-X', 'PUT'))[1], '2000000 PUT', 'a large one');
     $server->set('http.page.body_bytes', '1M');
     like(scalar get('http://localhost/echo.lua', '--data-binary', "\@$state/upload"), qr{^HTTP/1.1 413 }, 'up to a limit');
+    file('data.txt', "some\0bytes\n");
+    file('reads.lua', <<'LUA');
+return function(request, response)
+  local ok, why = pcall(posthouse.site.read, "reads.lua")
+  local missing = posthouse.site.read("missing.txt")
+  local folder = posthouse.site.read("sub")
+  local _, hidden = pcall(posthouse.site.read, "../posthouse.conf")
+  return string.format("%s|%s|%s|%s|%s", posthouse.site.read("/data.txt"), missing, folder, ok, hidden)
+end
+LUA
+    like((get('http://localhost/reads.lua'))[1], qr/^some\0bytes\n\|nil\|nil\|false\|.*may be sent/, 'they read files of their site, and nothing else');
     $server->cli_ok(qw(site change www.example.test --pages=no));
     ok(Posthouse::wait_until(5, sub { scalar(get('http://localhost/hello.lua')) =~ m{^HTTP/1.1 404 } }),
         'where pages are off, they are not there');

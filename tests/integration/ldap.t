@@ -388,6 +388,19 @@ subtest 'many at once' => sub {
     is($last->{tag}, 120, 'an id that is in use ends the connection');
 };
 
+subtest 'large requests' => sub {
+    my $ldap = ldap();
+    is($ldap->bind($alice, $as_alice[-1]), 0, 'bound');
+    my $long = 'x' x 200_000;
+    $ldap->send(join '', map { message(100 + $_, search_op($base, 2, equal('cn', $long))) } 1 .. 30);
+    my %done;
+    while (keys %done < 30) {
+        my $answer = $ldap->answer or last;
+        $done{ $answer->{id} } = $answer->{code};
+    }
+    is(scalar(grep { $_ == 0 } values %done), 30, 'are answered, each once');
+};
+
 subtest 'a client that does not read' => sub {
     my $ldap = ldap();
     is($ldap->bind($alice, $as_alice[-1]), 0, 'bound');
@@ -403,7 +416,10 @@ subtest 'a client that does not read' => sub {
         }
     };
     ok($sent < 200_000, "the server stopped reading after $sent requests");
-    cmp_ok($memory->() - $before, '<', 32 * 1024, 'and keeps little');
+    SKIP: {
+        skip 'a sanitizer keeps what was freed', 1 if `nm -D "$ENV{PH_PREFIX}/bin/posthouse" 2>&1` =~ /__(asan|tsan)_/;
+        cmp_ok($memory->() - $before, '<', 32 * 1024, 'and keeps little');
+    }
     is((tool('ldapwhoami', '-H', $secure, @as_alice))[0], 0, 'others are served');
     $ldap->abort;
 };
