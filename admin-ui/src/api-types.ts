@@ -174,6 +174,20 @@ export interface Items {
         /** when it was added */
         created?: string;
     };
+    "domain.records": {
+        /** MX, TXT, A ... */
+        type?: string;
+        /** where it stands */
+        name?: string;
+        /** ok, missing, wrong, optional (missing, and many do without) or unknown (could not ask) */
+        state?: string;
+        /** what it is for, or what is wrong with it */
+        why?: string;
+        /** to paste into the zone */
+        line?: string;
+        /** what the DNS says now, divided by " | " */
+        found?: string;
+    };
     "ldap.status": {
         /** the upstream */
         upstream?: string;

@@ -10,6 +10,8 @@
 const PhCommandRow ph_commands[] = {
     { "serve", ph_command_serve, "serve until a signal ends it" },
     { "init", ph_command_init, "make a state folder with its posthouse.conf" },
+    { "doctor", ph_command_doctor,
+        "doctor [DOMAIN...]: what is wrong here, and what to do about it; DNS records with the line to paste" },
     { "help", ph_command_help, "this text; help COMMAND; help man; help bash-completion" },
     { "daemon", ph_command_daemon, NULL },
     { 0 },

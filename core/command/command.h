@@ -38,6 +38,8 @@ int ph_command_init(const PhCommonOptions *options, int argc, char **argv);
 int ph_command_serve(const PhCommonOptions *options, int argc, char **argv);
 /* Started by the keeper only. */
 int ph_command_daemon(const PhCommonOptions *options, int argc, char **argv);
+/* Checks of the server and of the DNS records of its domains; 1 when something is bad. */
+int ph_command_doctor(const PhCommonOptions *options, int argc, char **argv);
 /* Any action, through the control socket of a running server. */
 int ph_command_action(const PhCommonOptions *options, int argc, char **argv);
 /* "NAME VALUE" or "NAME=VALUE" at argv[*index]; moves the index past it. Null: something else

@@ -26,6 +26,7 @@
 #include "runtime/postgres.h"
 #include "runtime/process.h"
 #include "runtime/reactor.h"
+#include "runtime/resolver.h"
 #include "runtime/settings.h"
 #include "runtime/site.h"
 #include "runtime/tls.h"
@@ -297,6 +298,7 @@ start(Daemon *daemon, GError **error)
     ph_settings_declare(ph_listener_settings);
     ph_settings_declare(ph_identity_settings);
     ph_settings_declare(ph_lua_settings);
+    ph_settings_declare(ph_resolver_settings);
     if (!ph_process_lock(lock, 2000, error) ||
         !ph_configuration_init(daemon->config->state, daemon->config->node_name, error))
         return false;

@@ -62,7 +62,8 @@ site_read(lua_State *lua)
         path++;
     if (call->request == NULL)
         return luaL_error(lua, "posthouse.site is there for pages only");
-    luaL_argcheck(lua, ph_lua_is_site_file(path), 1, "a file of the site that may be sent expected");
+    luaL_argcheck(
+        lua, ph_lua_is_site_file(path), 1, "a file of the site that may be sent expected");
     Reading reading = { .fd = ph_open_beneath(call->request->root_fd, path, 0, NULL) };
     struct stat status;
     if (reading.fd < 0 || fstat(reading.fd, &status) != 0 || !S_ISREG(status.st_mode)) {

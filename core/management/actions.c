@@ -276,6 +276,7 @@ ph_answer_next(PhActionCall *call, const char *next)
 
 static const PhActionRow *const core_tables[] = {
     ph_domain_actions,
+    ph_dns_actions,
     ph_account_actions,
     ph_contact_actions,
     ph_site_actions,

@@ -26,6 +26,7 @@ typedef struct PhCaller {
 extern const PhActionRow ph_domain_actions[];
 extern const PhActionRow ph_account_actions[];
 extern const PhActionRow ph_contact_actions[];
+extern const PhActionRow ph_dns_actions[];
 extern const PhActionRow ph_site_actions[];
 extern const PhActionRow ph_lua_actions[];
 extern const PhActionRow ph_setting_actions[];

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
+#include <sys/timex.h>
 #include <unistd.h>
 
 /* -- plugins ----------------------------------------------------------------------------------- */
@@ -584,13 +585,89 @@ check_certificate(PhActionCall *call)
                       : NULL);
 }
 
+/* What PostgreSQL promises with a COMMIT: without it a 250 is no promise either. */
+PH_IN_JOB static void
+check_durability(PhActionCall *call)
+{
+    g_autoptr(GError) away = NULL;
+    g_autofree char *off = ph_store_durability_blocking(ph_action_deadline_us(call), &away);
+    if (off == NULL)
+        return;
+    g_autofree char *text = g_strdup_printf("Off in PostgreSQL: %s.", off);
+    answer_check(call, "durability", "What is kept over a power cut", off[0] != '\0' ? "bad" : "ok",
+        off[0] != '\0' ? text : "All that was acknowledged.",
+        off[0] != '\0' ? "Switch it on in postgresql.conf: acknowledged mail may be lost." : NULL);
+}
+
+static void
+add_service(const char *name, int port, void *data)
+{
+    g_string_append_printf(data, " %s=%d", name, port);
+}
+
+static void
+check_ports(PhActionCall *call)
+{
+    g_autoptr(GString) ports = g_string_new("");
+    ph_plugins_each_service(add_service, ports);
+    bool drained = ph_setting_bool(PH_SETTING_DRAIN);
+    bool takes_mail = strstr(ports->str, " smtp=") != NULL;
+    bool is_known =
+        strstr(ports->str, " smtp=25 ") != NULL || g_str_has_suffix(ports->str, " smtp=25");
+    answer_check(call, "ports", "Ports",
+        drained                   ? "warn"
+        : takes_mail && !is_known ? "warn"
+                                  : "ok",
+        ports->len > 0 ? ports->str + 1 : "none",
+        drained                   ? "This node is drained: posthouse node resume."
+        : takes_mail && !is_known ? "Other servers deliver to port 25: have it lead here, or set "
+                                    "port_base and allowed_ports in posthouse.conf."
+                                  : NULL);
+}
+
+static void
+check_clock(PhActionCall *call)
+{
+    struct timex clock = { .modes = 0 };
+    int state = adjtimex(&clock);
+    if (state < 0)
+        return;
+    bool good = state != TIME_ERROR && (clock.status & STA_UNSYNC) == 0;
+    answer_check(call, "clock", "Clock", good ? "ok" : "warn",
+        good ? "The kernel says that it is kept right." : "Nothing keeps it right.",
+        good
+            ? NULL
+            : "Run a time daemon (chrony, systemd-timesyncd): certificates, tickets and the dates of "
+              "mail depend on it.");
+}
+
+static void
+check_limits(PhActionCall *call)
+{
+    struct rlimit files;
+    enum { NEEDED_FILES = 10000 };
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0)
+        return;
+    uint64_t wanted = (uint64_t)ph_setting_int("net.listen.max_connections");
+    bool low = files.rlim_cur < NEEDED_FILES;
+    g_autofree char *text = g_strdup_printf(
+        "%" G_GUINT64_FORMAT " files may be open, %" G_GUINT64_FORMAT " connections are allowed.",
+        (guint64)files.rlim_cur, (guint64)wanted);
+    answer_check(call, "limits", "Limits", low ? "warn" : "ok", text,
+        low ? "Raise LimitNOFILE of the service, or ulimit -n." : NULL);
+}
+
 static bool
 checks(PhActionCall *call, GError **error)
 {
     ph_assert_in_job();
     (void)error;
     check_database(call);
+    check_durability(call);
     check_plugins(call);
+    check_ports(call);
+    check_clock(call);
+    check_limits(call);
     check_certificate(call);
     check_disk(call);
     check_domains(call);

@@ -149,3 +149,24 @@ ph_store_status(PhStoreStatus *status_out)
     status_out->node_id = ph_node_id();
     status_out->schema_version = __atomic_load_n(&known_schema_version, __ATOMIC_RELAXED);
 }
+
+static const PhStatement read_durability = {
+    "store-durability",
+    "SELECT coalesce(string_agg(name, ', ' ORDER BY name), '')\n"
+    "FROM pg_settings\n"
+    "WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off'",
+};
+
+char *
+ph_store_durability_blocking(int64_t deadline_us, GError **error)
+{
+    g_autoptr(PhLease) lease = ph_store_lease_blocking(deadline_us, error);
+    if (lease == NULL)
+        return NULL;
+    g_auto(PhBatch) batch;
+    ph_batch_init(&batch);
+    ph_batch_add(&batch, &read_durability);
+    return ph_batch_run_blocking(lease, &batch, PH_BATCH_SAFE, error)
+               ? ph_cell_dup(ph_batch_result(&batch, 0), 0, 0)
+               : NULL;
+}

@@ -132,6 +132,7 @@ ldap_fill_free(LdapFill *fill)
 {
     if (fill->leader != NULL)
         fill->leader->fill = NULL;
+    fill->pool->filling -= fill->answer->len;
     g_hash_table_remove(fill->pool->fills, fill->key);
     g_bytes_unref(fill->key);
     if (fill->alias != NULL)
@@ -213,11 +214,14 @@ ldap_fill_end(LdapFill *fill, int result)
 void
 ldap_fill_add(LdapFill *fill, LdapSpan rest)
 {
-    size_t most = ldap_search_cache_answer_max(fill->pool->answers);
-    if (fill->answer->len + rest.length + sizeof(uint32_t) > most) {
+    LdapPool *pool = fill->pool;
+    size_t more = rest.length + sizeof(uint32_t);
+    if (fill->answer->len + more > ldap_search_cache_answer_max(pool->answers) ||
+        pool->filling + more > pool->config.cache_bytes) {
         give_up_fill(fill);
         return;
     }
+    pool->filling += more;
     fill->n_parts++;
     ldap_answer_append(fill->answer, rest);
 }
@@ -235,8 +239,7 @@ refresh(LdapPool *pool, LdapOperation *operation, const LdapPlan *plan)
     ldap_upstream_submit(forward);
 }
 
-/* True: answered, or it waits for the answer to another's. `alias_out` is in the pool's scratch, and
- * the pool's key is the search's: where `cacheable_out` says that it may be kept. */
+/* First in the form in which it is asked, which costs no look at the filter; then by its key. */
 bool
 ldap_cache_answer(
     LdapPool *pool, LdapOperation *operation, const LdapPlan *plan, bool *cacheable_out)
@@ -260,8 +263,11 @@ ldap_cache_answer(
         if (found == LDAP_CACHE_MISS) {
             LdapSpan key = span_of(pool->key);
             found = ldap_search_cache_find(pool->answers, key, epoch, now_us, &answer);
-            if (found != LDAP_CACHE_MISS)
+            if (found != LDAP_CACHE_MISS) {
+                /* Which may have taken the place of the answer itself. */
                 ldap_search_cache_add_alias(pool->answers, key, alias);
+                found = ldap_search_cache_find(pool->answers, key, epoch, now_us, &answer);
+            }
         }
     }
     /* What only this session's own connection can fetch again is not fetched behind its back. */

@@ -47,5 +47,3 @@ bool ldap_has_unknown_critical(LdapSpan controls);
 
 /* Without the naming contexts of our own. */
 PH_ON_REACTOR LdapEntry *ldap_root_dse(LdapSession *session);
-/* StartTLS would be taken now. */
-PH_ON_REACTOR bool ldap_may_start_tls(const LdapSession *session);

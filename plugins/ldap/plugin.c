@@ -12,7 +12,7 @@ static const PhSettingRow settings[] = {
         "The most entries that one search, or one page of it, gives." },
     { "ldap.search.max_seconds", PH_SETTING_INT, "10", 1, 3600, NULL, PH_SCOPE_GLOBAL,
         "How long one search may take." },
-    { "ldap.session.idle_s", PH_SETTING_TIME, "900", 10, 86400, NULL, PH_SCOPE_GLOBAL,
+    { "ldap.session.idle_s", PH_SETTING_TIME, "900", 1, 86400, NULL, PH_SCOPE_GLOBAL,
         "A client that asks for nothing for so long is let go." },
     LDAP_PROXY_SETTINGS{ 0 },
 };

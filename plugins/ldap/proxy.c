@@ -28,6 +28,16 @@ pool_of(const LdapSession *session)
         ldap_state(session)->proxy, ph_connection_reactor(session->base.connection));
 }
 
+/* After a farewell nothing new is asked for those that leave; but a node that was drained can come back,
+ * and then somebody asks again. */
+static PH_ON_REACTOR LdapPool *
+pool_for_request(const LdapSession *session)
+{
+    LdapPool *pool = pool_of(session);
+    pool->is_leaving = false;
+    return pool;
+}
+
 /* -- routing ----------------------------------------------------------------------------------- */
 
 const PhUpstream *
@@ -265,7 +275,7 @@ ldap_proxy_forward(LdapOperation *operation, const PhUpstream *config)
 {
     ph_assert_on_reactor();
     LdapSession *session = operation->session;
-    LdapPool *pool = pool_of(session);
+    LdapPool *pool = pool_for_request(session);
     LdapPlan plan = { .upstream = ldap_pool_upstream(pool, config) };
     LdapResult result = LDAP_UNAVAILABLE;
     const char *text = "the directory behind this one was changed";
@@ -322,7 +332,7 @@ ldap_proxy_bind(
 {
     ph_assert_on_reactor();
     LdapSession *session = operation->session;
-    LdapPool *pool = pool_of(session);
+    LdapPool *pool = pool_for_request(session);
     LdapUpstream *upstream = ldap_pool_upstream(pool, config);
     g_autofree char *name = ldap_dn_normalize((const uint8_t *)dn, strlen(dn));
     if (upstream == NULL || name == NULL) {

@@ -93,6 +93,7 @@ struct LdapPool {
     unsigned n_spare;
     unsigned n_links;     /* their callbacks may come */
     unsigned n_resolving; /* likewise */
+    size_t filling;       /* bytes of answers that are being fetched for the cache */
     size_t buffered;      /* for slow clients, all together */
     bool is_leaving;      /* nothing new is asked */
 };

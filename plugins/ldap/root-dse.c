@@ -3,9 +3,11 @@
 
 #include <string.h>
 
-bool
-ldap_may_start_tls(const LdapSession *session)
+/* Would StartTLS be taken now? */
+static bool
+may_start_tls(const LdapSession *session)
 {
+    ph_assert_on_reactor();
     return !ph_connection_is_secure(session->base.connection) &&
            session->base.service->tls == PH_TLS_START && ph_tls_is_available();
 }
@@ -25,7 +27,7 @@ ldap_root_dse(LdapSession *session)
     ldap_entry_add(entry, LDAP_ATTR_SUPPORTED_LDAP_VERSION, "3");
     ldap_entry_add_all(entry, LDAP_ATTR_SUPPORTED_CONTROL, controls);
     ldap_entry_add_all(entry, LDAP_ATTR_SUPPORTED_EXTENSION, extensions);
-    if (ldap_may_start_tls(session))
+    if (may_start_tls(session))
         ldap_entry_add(entry, LDAP_ATTR_SUPPORTED_EXTENSION, LDAP_OID_START_TLS);
     ldap_entry_add_all(entry, LDAP_ATTR_SUPPORTED_FEATURES, features);
     if (ph_login_may_send_password(session->base.connection))

@@ -166,15 +166,6 @@ ldap_rule_is(LdapSpan text, const char *rule)
     return false;
 }
 
-bool
-ldap_rule_is_known(LdapSpan text)
-{
-    for (size_t i = 0; i < G_N_ELEMENTS(rules); i++)
-        if (span_is_text(text, rules[i].name) || span_is_text(text, rules[i].oid))
-            return true;
-    return false;
-}
-
 /* -- the subschema entry ----------------------------------------------------------------------- */
 
 static void

@@ -92,7 +92,6 @@ bool ldap_attribute_is_operational(LdapAttribute attribute);
 const char *ldap_class_find(const char *text);
 /* Is this the attribute's rule for equality, by name or OID? */
 bool ldap_rule_is(LdapSpan text, const char *rule);
-bool ldap_rule_is_known(LdapSpan text);
 
 /* -- entries ----------------------------------------------------------------------------------- */
 

@@ -8,6 +8,7 @@
 
 enum {
     ALIASES_MAX = 4,
+    ALIAS_MAX_BYTES = 4096,
     ANSWER_SHARE = 8, /* of the whole, for one answer */
 };
 
@@ -178,7 +179,8 @@ void
 ldap_search_cache_add_alias(LdapSearchCache *cache, LdapSpan key, LdapSpan alias)
 {
     Entry *entry = find(cache, key);
-    if (entry == NULL || entry->n_keys > ALIASES_MAX || find(cache, alias) != NULL)
+    if (entry == NULL || entry->n_keys > ALIASES_MAX || alias.length > ALIAS_MAX_BYTES ||
+        find(cache, alias) != NULL)
         return;
     add_key(cache, entry, alias);
     make_room(cache);

@@ -1,4 +1,5 @@
-# bench - the load generators draw what they should, and find what is wrong
+#!/usr/bin/perl
+# bench.t - the load generators draw what they should, and find what is wrong
 use strict;
 use warnings;
 use lib 'tests/support';
@@ -7,6 +8,7 @@ use File::Temp qw(tempdir);
 use JSON::PP qw(decode_json);
 use Posthouse;
 use Test::More;
+use Time::HiRes qw(sleep);
 
 my $build = $ENV{PH_BUILD} or plan skip_all => 'PH_BUILD names no build folder';
 my @programs = map { "bench/$_" } qw(mailent web99 ldap-load imap-ops);
@@ -107,7 +109,7 @@ sub web99 {
     my ($status, $text) = generator('web99', '--port', $server->port($service), '--directories', 2, '--warm-up', 0.3,
         '--json', "$folder/web.json", $service eq 'https' ? '--tls' : (), @arguments);
     note($text);
-    return ($status, decode_json(Posthouse::slurp("$folder/web.json")));
+    return ($status, decode_json(Posthouse::slurp("$folder/web.json")), $text);
 }
 
 subtest 'web: everything of the mix' => sub {
@@ -150,8 +152,11 @@ subtest 'web: what is wrong is found' => sub {
     cmp_ok($report->{errors}, '>', 0, 'that is counted as an error');
     Posthouse::spew("$file.new", $right =~ tr/A-Z/a-z/r);
     rename "$file.new", $file;
-    ($status, $report) = web99('http', qw(--connections 5 --rate 0 --seconds 1.5), @files_only);
-    is($status, 1, 'a file with other bytes is found, too');
+    # The server looks again after a second.
+    sleep 1.2;
+    ($status, $report, my $text) = web99('http', qw(--connections 5 --rate 0 --seconds 1.5), @files_only);
+    is($status, 1, 'a file with other bytes: an answer');
+    like($text, qr/a file with other bytes/, 'that is told');
     Posthouse::spew("$file.new", $right);
     rename "$file.new", $file;
 };

@@ -291,6 +291,19 @@ subtest 'pages' => sub {
     is(scalar @uids, 11, 'all of them') or diag "$status $sorted";
 };
 
+subtest 'a search that waits for changes' => sub {
+    # Longer than a request may take; ended by the client.
+    my $pid = open my $waiting, '-|', 'timeout', 6, 'ldapsearch', '-LLL', '-x', '-H', $url, '-D', $jane, '-w', 'jane-secret',
+        '-E', 'sync=rp', '-b', $joe, '-s', 'base' or die "ldapsearch: $!";
+    sleep 3;
+    is(modify(\@joe, $joe, 'Changed meanwhile'), 0, 'a change');
+    my $text = do { local $/; <$waiting> };
+    close $waiting;
+    is(dns($text), 2, 'the entry comes, and comes again');
+    like($text, qr/title: Changed meanwhile/, 'as it is now');
+    ok(Posthouse::wait_until(5, sub { health()->{$url_a}{in_flight} == 0 }), 'it ends with its client');
+};
+
 subtest 'several at once, abandoned, and broken' => sub {
     my $ldap = client(\@jane);
     $ldap->put($_, filter => equal('uid', "u$_"), attributes => ['mail']) for 1 .. 50;
@@ -532,6 +545,22 @@ subtest 'TLS to the directory' => sub {
     is(status_of('ldapwhoami', \@jane), 52, 'one whose certificate is of another authority is not trusted');
     upstream('change', '--urls', $a->url, '--ca', '/dev/null');
     is(status_of('ldapwhoami', \@jane), 0, 'and without TLS again');
+};
+
+subtest 'the node is drained, and serves again' => sub {
+    my $node = JSON::PP::decode_json($server->cli_ok(qw(--json node list)))->{answer}{items}[0]{name};
+    my $ldap = client(\@jane);
+    ok(ask($ldap, 1), 'a session');
+    $server->cli_ok(qw(node drain), $node);
+    ok(Posthouse::wait_until(5, sub { ask($ldap, 2) == 0 }), 'ends when the node is drained');
+    $server->cli_ok(qw(node resume), $node);
+    ok(Posthouse::wait_until(10, sub {
+        my ($port) = $server->cli_ok('status') =~ /^port\.ldap +(\d+)/m;
+        $url = "ldap://127.0.0.1:$port" if $port;
+        $port;
+    }), 'it listens again');
+    is(dns(text_of('ldapsearch', \@jane, '-b', $suffix, '(uid=u7)')), 1, 'and asks the directory again');
+    $server->wait_for_ports(5);
 };
 
 subtest 'the plugin is replaced' => sub {

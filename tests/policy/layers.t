@@ -31,6 +31,7 @@ my @libraries = (
     [qr{^openssl/}, qw(core/runtime core/identity core/mailauth)],
     [qr{^sodium}, qw(core/runtime core/identity core/management core/command)],
     [qr{^zstd}, qw(core/store)],
+    [qr{^unbound}, qw(core/runtime)],
     [qr{^(lua|lauxlib)}, qw(core/lua)],
     [qr{^(ldap|lber)}, qw(plugins/ldap)],
     [qr{^nghttp2}, qw(plugins/http)],

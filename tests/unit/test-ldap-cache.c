@@ -81,6 +81,11 @@ test_aliases(void)
         check(cache, alias, 1, 0, i < 4 ? LDAP_CACHE_FRESH : LDAP_CACHE_MISS, NULL);
     }
     g_assert_cmpuint(ldap_search_cache_bytes(cache), >, bare);
+    g_autofree char *huge = g_strnfill(5000, 'x');
+    put(cache, "two", "answer", 1);
+    ldap_search_cache_add_alias(cache, span("two"), span(huge));
+    check(cache, huge, 1, 0, LDAP_CACHE_MISS, NULL);
+    check(cache, "two", 2, 0, LDAP_CACHE_MISS, NULL);
     check(cache, "alias-3", 2, 0, LDAP_CACHE_MISS, NULL); /* another epoch: all go with it */
     check(cache, "one", 1, 0, LDAP_CACHE_MISS, NULL);
     check(cache, "alias-0", 1, 0, LDAP_CACHE_MISS, NULL);
