@@ -732,6 +732,21 @@ ph_action_call_blocking(
     return answer;
 }
 
+bool
+ph_action_check(const char *name, JsonObject *arguments, const PhCaller *caller, GError **error)
+{
+    g_auto(Found) found = find_action(name);
+    if (found.row == NULL) {
+        g_set_error(error, PH_ERROR, PH_ERROR_NOT_FOUND, "there is no action \"%s\"", name);
+        return false;
+    }
+    PhActionCall call;
+    call_init(&call, found.row, arguments, caller);
+    bool good = may_call(&call, error) && check_arguments(&call, error);
+    call_clear(&call);
+    return good;
+}
+
 /* -- text -------------------------------------------------------------------------------------- */
 
 /* JSON-GLib calls itself for each level: a request of brackets alone would use up the stack. It

@@ -54,6 +54,9 @@ void ph_action_failure_clear(PhActionFailure *failure);
 /* The answer, or null and a failure. `arguments` may be null. */
 PH_IN_JOB JsonObject *ph_action_call_blocking(
     const char *name, JsonObject *arguments, const PhCaller *caller, PhActionFailure *failure_out);
+/* Would it be run: is there such an action, may the caller, are the arguments right? Runs nothing. */
+bool ph_action_check(
+    const char *name, JsonObject *arguments, const PhCaller *caller, GError **error);
 /* Text of the control socket. Always gives an answer; free it. */
 PH_IN_JOB char *ph_action_dispatch_blocking(
     const char *request, size_t length, const PhCaller *caller);

@@ -284,17 +284,25 @@ ph_local_normalize(const char *local)
     return lower_nfc(local);
 }
 
+static char *
+ascii_to_letters(const char *ascii)
+{
+    g_autofree char *unicode = ascii != NULL ? g_hostname_to_unicode(ascii) : NULL;
+    return unicode != NULL ? lower_nfc(unicode) : NULL;
+}
+
 /* One label through ASCII and back: mapping of the letters is then the same for both spellings. A
- * label that does not come back as the same ASCII is left as it is, or two names would be taken for
- * one. */
+ * label that does not come back as the same ASCII, or is mapped to yet another one, is left as it is,
+ * or two names would be taken for one. */
 static char *
 label_normalize(const char *label)
 {
     g_autofree char *ascii = g_hostname_to_ascii(label);
-    g_autofree char *unicode = ascii != NULL ? g_hostname_to_unicode(ascii) : NULL;
-    g_autofree char *mapped = unicode != NULL ? lower_nfc(unicode) : NULL;
+    g_autofree char *mapped = ascii_to_letters(ascii);
     g_autofree char *again = mapped != NULL ? g_hostname_to_ascii(mapped) : NULL;
-    bool same = again != NULL && g_ascii_strcasecmp(ascii, again) == 0;
+    g_autofree char *settled = ascii_to_letters(again);
+    bool same =
+        settled != NULL && g_ascii_strcasecmp(ascii, again) == 0 && strcmp(mapped, settled) == 0;
     return same ? g_steal_pointer(&mapped) : g_strdup(label);
 }
 
@@ -339,7 +347,13 @@ ph_domain_to_ascii(const char *domain)
         if (ascii_is_high(*p))
             return NULL;
     }
-    return g_ascii_strdown(ascii, -1);
+    /* What does not lead back is not a spelling of this name. */
+    char *lower = g_ascii_strdown(ascii, -1);
+    g_autofree char *back = ph_domain_normalize(lower);
+    if (g_strcmp0(back, unicode) == 0)
+        return lower;
+    g_free(lower);
+    return NULL;
 }
 
 char *

@@ -5,7 +5,10 @@
 #include "tests/support/test-store.h"
 
 #include <glib/gstdio.h>
+#include <netinet/in.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 /* -- migrations -------------------------------------------------------------------------------- */
 
@@ -343,6 +346,52 @@ test_lease_database_away(void)
     test_store_close(conninfo);
 }
 
+/* A host that answers nothing at all: its queue of connections is full. */
+static int
+open_silent_port(int fds[static 4])
+{
+    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000009) };
+    socklen_t size = sizeof address;
+    fds[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    g_assert_no_errno(bind(fds[0], (struct sockaddr *)&address, size));
+    g_assert_no_errno(listen(fds[0], 0));
+    g_assert_no_errno(getsockname(fds[0], (struct sockaddr *)&address, &size));
+    for (int i = 1; i < 4; i++) {
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        (void)connect(fds[i], (struct sockaddr *)&address, size);
+    }
+    g_usleep(100000);
+    return ntohs(address.sin_port);
+}
+
+static void
+test_lease_silent_host(void)
+{
+    ph_assert_in_job();
+    int fds[4];
+    int port = open_silent_port(fds);
+    g_autofree char *conninfo = test_database_new();
+    PQconninfoOption *options = PQconninfoParse(conninfo, NULL);
+    g_autoptr(GString) both = g_string_new(NULL);
+    const char *host = NULL;
+    const char *own_port = "5432";
+    for (const PQconninfoOption *at = options; at->keyword != NULL; at++)
+        if (at->val != NULL && strcmp(at->keyword, "host") == 0)
+            host = at->val;
+        else if (at->val != NULL && strcmp(at->keyword, "port") == 0)
+            own_port = at->val;
+        else if (at->val != NULL)
+            g_string_append_printf(both, "%s='%s' ", at->keyword, at->val);
+    g_string_append_printf(both, "host=127.0.0.9,%s port=%d,%s", host, port, own_port);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(PhLease) lease = ph_lease_new_private_blocking(both->str, test_deadline(), &error);
+    g_assert_no_error(error);
+    g_assert_nonnull(lease);
+    PQconninfoFree(options);
+    for (int i = 0; i < 4; i++)
+        close(fds[i]);
+}
+
 /* The server comes up without its database. */
 static void
 test_open_while_away(void)
@@ -521,6 +570,7 @@ main(int argc, char **argv)
     g_test_add_func("/store/lease/lanes", test_lease_lanes);
     g_test_add_func("/store/lease/dead-connection", test_lease_dead_connection);
     g_test_add_func("/store/lease/database-away", test_lease_database_away);
+    g_test_add_func("/store/lease/silent-host", test_lease_silent_host);
     g_test_add_func("/store/open/while-away", test_open_while_away);
     g_test_add_func("/store/settings/rows", test_settings_rows);
     g_test_add_func("/store/audit/pages", test_audit);
