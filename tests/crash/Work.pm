@@ -14,6 +14,7 @@ use warnings;
 use IO::Socket::INET;
 use POSIX ();
 use Time::HiRes qw(sleep time);
+use Posthouse::Ldap;
 
 # How long a worker tries to reach a server that does not answer, at the end.
 our $last_look_s = 90;
@@ -23,6 +24,7 @@ my %kind = (
     filer => \&filer,
     manager => \&manager,
     visitor => \&visitor,
+    searcher => \&searcher,
 );
 
 sub kinds { return sort keys %kind }
@@ -30,6 +32,7 @@ sub kinds { return sort keys %kind }
 # The accounts that a worker needs: made before the faults begin.
 sub accounts {
     my (%option) = @_;
+    return ("searched$option{number}") if $option{kind} eq 'searcher';
     return $option{kind} eq 'filer' ? ("filer$option{number}") : $option{kind} eq 'sender' ? ("target$option{number}") : ();
 }
 
@@ -224,7 +227,10 @@ sub filer {
 
 sub filer_client {
     my ($self) = @_;
-    return $self->server->imap(login => (accounts(%$self))[0], seconds => 40);
+    my $client = eval { $self->server->imap(login => (accounts(%$self))[0], seconds => 40) };
+    # "Could not ask" is not "no".
+    $self->fault("the right password was refused: $@") if !$client && $@ =~ /AUTHENTICATIONFAILED/;
+    return $client // die $@;
 }
 
 sub copy_model {
@@ -398,6 +404,35 @@ sub visitor {
             $self->fault("$name: status $status") unless $status == 503;
             $self->next_server;
         }
+        sleep 0.02;
+    }
+    $self->write_down('looked last');
+}
+
+# -- searcher: the directory finds who is there, or says that it cannot ask; never that the password is wrong ---------
+
+sub searcher {
+    my ($self) = @_;
+    my $mail = (accounts(%$self))[0] . '@example.test';
+    my $client;
+    until ($self->is_over) {
+        $client //= $self->until_done(sub {
+            my $new = Posthouse::Client::Ldap->connect(port => $self->server->port('ldaps'), tls => 1, ca_file => $self->server->ca_file,
+                seconds => 30);
+            my ($code) = $new->bind($mail, $Posthouse::password);
+            $self->fault("the right password was refused: result $code") if $code == 49;
+            $code == 0 ? $new : undef;
+        }) // last;
+        my ($code, @entries) = eval { $client->search('dc=example,dc=test', 2, Posthouse::Client::Ldap::equal('mail', $mail)) };
+        if (!defined $code || $code != 0) {
+            $self->write_down('unknown search ' . ($code // ''));
+            $self->fault("the search of $mail: result $code") if defined $code && $code != 52 && $code != 51;
+            undef $client;
+            $self->next_server;
+            next;
+        }
+        $self->fault("the search of $mail found " . scalar @entries) unless @entries == 1;
+        $self->write_down("acknowledged search $mail");
         sleep 0.02;
     }
     $self->write_down('looked last');
