@@ -16,6 +16,8 @@ is_nested(LdapSpan span)
 {
     const uint8_t *ends[DEPTH_MAX];
     size_t depth = 0;
+    if (span.length == 0)
+        return true;
     ends[0] = span.bytes + span.length;
     const uint8_t *at = span.bytes;
     for (;;) {
