@@ -190,23 +190,23 @@ my @flags = ('\\Answered', '\\Flagged', '\\Seen', 'Marked');
 sub filer {
     my ($self) = @_;
     @$self{qw(model size token_of)} = ({}, {}, {});
-    my ($client, $maybe, $number); # $maybe: the model if the operation without an answer has happened
+    my ($client, $number);
     until ($self->is_over) {
         if (!$client) {
             $client = $self->until_done(sub { $self->filer_client }) // last;
-            if (!eval { $self->look($client, $maybe); 1 }) {
+            if (!eval { $self->look($client); 1 }) {
                 undef $client;
                 $self->next_server;
                 next;
             }
-            undef $maybe;
         }
         my $operation = $self->pick(++$number);
         $self->write_down("begun $operation->{words}");
         my $answer = eval { $operation->{run}->($client) };
-        if (!defined $answer) {
+        if (!defined $answer || $answer =~ /^NO \[UNAVAILABLE\]/) {
+            # The database may have been asked to commit already, and may do it when we have looked.
             $self->write_down("unknown $operation->{words}");
-            $maybe = $operation->{after};
+            $self->{maybe}{ $operation->{token} } = { time => time, after => $operation->{after}{ $operation->{token} } };
             undef $client;
             $self->next_server;
         } elsif ($answer =~ /^OK/) {
@@ -215,13 +215,14 @@ sub filer {
         } else {
             # What is refused has not happened; a fresh look tells.
             $self->write_down("refused $operation->{words}: $answer");
-            $self->fault("$operation->{words}: $answer") if $answer =~ /^BAD|NONEXISTENT/;
+            $self->fault("$operation->{words}: $answer")
+                if $answer =~ /^BAD/ || ($answer =~ /NONEXISTENT/ && !$self->maybe($operation->{token}));
             undef $client;
             sleep 0.1;
         }
     }
     undef $client;
-    my $looked = $self->until_done(sub { $self->look($self->filer_client, $maybe); 1 }, time + $last_look_s);
+    my $looked = $self->until_done(sub { $self->look($self->filer_client); 1 }, time + $last_look_s);
     $looked ? $self->write_down('looked last') : $self->fault("nobody answers at the end: $@");
 }
 
@@ -231,6 +232,13 @@ sub filer_client {
     # "Could not ask" is not "no".
     $self->fault("the right password was refused: $@") if !$client && $@ =~ /AUTHENTICATIONFAILED/;
     return $client // die $@;
+}
+
+# How a message may be instead of what the model says: an operation on it got no answer, not long ago.
+sub maybe {
+    my ($self, $token) = @_;
+    my $maybe = $self->{maybe}{$token};
+    return $maybe && time - $maybe->{time} < 120 ? $maybe : undef;
 }
 
 sub copy_model {
@@ -261,7 +269,7 @@ sub pick {
         my $text = message($token, rand() < 0.02 ? 200_000 : rand 4000) =~ s/\n/\r\n/gr;
         $self->{size}{$token} = length $text;
         $after->{$token}{$folder} = $flag;
-        return { words => "append $token $folder", after => $after, run => sub { $_[0]->append($folder, $text, $flag) } };
+        return { words => "append $token $folder", token => $token, after => $after, run => sub { $_[0]->append($folder, $text, $flag) } };
     }
     my ($token, $folder) = @{ $there[rand @there] };
     my @free = grep { !exists $after->{$token}{$_} } @folders;
@@ -292,12 +300,12 @@ sub pick {
         }
         return $answer;
     };
-    return { words => join(' ', $name, $token, $folder, $name =~ /copy|move/ ? $other : ()), after => $after, run => $run };
+    return { words => join(' ', $name, $token, $folder, $name =~ /copy|move/ ? $other : ()), token => $token, after => $after, run => $run };
 }
 
 # Everything that is there, compared with the model, or with what it may be.
 sub look {
-    my ($self, $client, $maybe) = @_;
+    my ($self, $client) = @_;
     my $found = {};
     for my $folder (@folders) {
         my $answer = $client->cmd(qq(SELECT "$folder"));
@@ -323,26 +331,26 @@ sub look {
             $found->{$token}{$folder} = join ' ', sort grep { !/^\\(?:Deleted|Recent)$/ } split ' ', $flags;
         }
     }
-    if (my @wrong = differences($self->{model}, $found)) {
-        $self->fault('not as acknowledged: ' . join '; ', @wrong[0 .. ($#wrong > 4 ? 4 : $#wrong)])
-            if !$maybe || differences($maybe, $found);
+    my %all = map { $_ => 1 } keys %{ $self->{model} }, keys %$found;
+    for my $token (sort keys %all) {
+        my $wrong = difference($self->{model}{$token}, $found->{$token}) // next;
+        my $maybe = $self->maybe($token);
+        $self->fault("not as acknowledged: $token $wrong")
+            if !$maybe || defined difference($maybe->{after}, $found->{$token});
     }
     $self->{model} = $found;
     $self->write_down('looked');
 }
 
-sub differences {
+# In words, or undef: there is none.
+sub difference {
     my ($wanted, $found) = @_;
     my @wrong;
-    my %all = map { $_ => 1 } keys %$wanted, keys %$found;
-    for my $token (sort keys %all) {
-        for my $folder (@folders) {
-            my ($want, $have) = map { exists $_->{$token} && exists $_->{$token}{$folder} ? "($_->{$token}{$folder})" : 'nothing' }
-                $wanted, $found;
-            push @wrong, "$token in $folder: wanted $want, found $have" if $want ne $have;
-        }
+    for my $folder (@folders) {
+        my ($want, $have) = map { exists $_->{$folder} ? "($_->{$folder})" : 'nothing' } $wanted // {}, $found // {};
+        push @wrong, "in $folder: wanted $want, found $have" if $want ne $have;
     }
-    return @wrong;
+    return @wrong ? join('; ', @wrong) : undef;
 }
 
 # -- manager: changes by the command line; what was answered with success holds --------------------------------------
