@@ -8,12 +8,13 @@
 #include <string.h>
 
 const PhCommandRow ph_commands[] = {
-    { "serve", ph_command_serve, "serve until a signal ends it" },
-    { "init", ph_command_init, "make a state folder with its posthouse.conf" },
+    { "serve", ph_command_serve, "serve until a signal ends it", NULL },
+    { "init", ph_command_init, "make a state folder with its posthouse.conf", ph_init_options },
     { "doctor", ph_command_doctor,
-        "doctor [DOMAIN...]: what is wrong here, and what to do about it; DNS records with the line to paste" },
-    { "help", ph_command_help, "this text; help COMMAND; help man; help bash-completion" },
-    { "daemon", ph_command_daemon, NULL },
+        "doctor [DOMAIN...]: what is wrong here, and what to do about it; DNS records with the line to paste",
+        NULL },
+    { "help", ph_command_help, "this text; help COMMAND; help man; help bash-completion", NULL },
+    { "daemon", ph_command_daemon, NULL, NULL },
     { 0 },
 };
 

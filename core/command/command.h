@@ -16,10 +16,19 @@ typedef struct PhCommonOptions {
     bool json;    /* --json */
 } PhCommonOptions;
 
+/* An option of one subcommand. */
+typedef struct PhOptionRow {
+    const char *name;  /* "--run-as"; null ends the table */
+    const char *key;   /* of posthouse.conf */
+    const char *value; /* "USER" */
+    const char *help;
+} PhOptionRow;
+
 typedef struct PhCommandRow {
     const char *name; /* null ends the table */
     int (*run)(const PhCommonOptions *options, int argc, char **argv);
-    const char *help; /* null: not for people */
+    const char *help;           /* null: not for people */
+    const PhOptionRow *options; /* null: none */
 } PhCommandRow;
 
 extern const PhCommandRow ph_commands[];
@@ -34,6 +43,7 @@ void ph_print_action(const PhActionRow *row);
 /* The actions whose names begin with this word. False when there is none. */
 bool ph_print_group(const char *word);
 
+extern const PhOptionRow ph_init_options[];
 int ph_command_init(const PhCommonOptions *options, int argc, char **argv);
 int ph_command_serve(const PhCommonOptions *options, int argc, char **argv);
 /* Started by the keeper only. */

@@ -137,6 +137,16 @@ print_help(void)
     ph_actions_each(print_row, NULL);
 }
 
+static void
+print_command(const PhCommandRow *row)
+{
+    printf("  %-13s %s\n", row->name, row->help);
+    for (const PhOptionRow *at = row->options; at != NULL && at->name != NULL; at++) {
+        g_autofree char *option = g_strdup_printf("%s %s", at->name, at->value);
+        printf("      %-26s %s\n", option, at->help);
+    }
+}
+
 /* -- the manual -------------------------------------------------------------------------------- */
 
 /* Text for roff: no line begins with a control character, backslashes and dashes are themselves. */
@@ -198,6 +208,12 @@ print_manual(void)
         printf(".TP\n.B %s\n", row->name);
         print_roff(row->help);
         printf("\n");
+        for (const PhOptionRow *at = row->options; at != NULL && at->name != NULL; at++) {
+            printf(".br\n");
+            g_autofree char *line = g_strdup_printf("%s %s: %s", at->name, at->value, at->help);
+            print_roff(line);
+            printf("\n");
+        }
     }
     printf(".SH COMMANDS TO A RUNNING SERVER\n");
     printf("They go through the control socket, which root and the server's user may use, and are "
@@ -258,6 +274,16 @@ print_options(const char *plugin, const PhActionRow *row, void *data)
 }
 
 static void
+print_command_options(const PhCommandRow *row)
+{
+    g_autoptr(GString) options = g_string_new(NULL);
+    for (const PhOptionRow *at = row->options; at != NULL && at->name != NULL; at++)
+        add_word(options, at->name);
+    if (options->len > 0)
+        printf("        %s) options=\"%s\" ;;\n", row->name, options->str);
+}
+
+static void
 free_words(gpointer words)
 {
     g_string_free(words, TRUE);
@@ -292,6 +318,8 @@ print_completion(void)
     for (GList *name = names; name != NULL; name = name->next)
         printf("        %s) options=\"%s\" ;;\n", (const char *)name->data,
             ((GString *)g_hash_table_lookup(groups, name->data))->str);
+    for (const PhCommandRow *row = ph_commands; row->name != NULL; row++)
+        print_command_options(row);
     printf("        esac\n    else\n        case \"${words[0]} ${words[1]}\" in\n");
     ph_actions_each(print_options, NULL);
     printf("        esac\n    fi\n"
@@ -319,7 +347,7 @@ ph_command_help(const PhCommonOptions *options, int argc, char **argv)
     }
     for (const PhCommandRow *row = ph_commands; row->name != NULL; row++)
         if (row->help != NULL && strcmp(argv[0], row->name) == 0) {
-            printf("  %-13s %s\n", row->name, row->help);
+            print_command(row);
             return 0;
         }
     int used;

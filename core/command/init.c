@@ -13,18 +13,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What posthouse.conf can be made with. */
-static const struct {
-    const char *option;
-    const char *key;
-} option_rows[] = {
-    { "--run-as", "run_as" },
-    { "--database", "database" },
-    { "--port-base", "port_base" },
-    { "--allowed-ports", "allowed_ports" },
-    { "--control-socket", "control_socket" },
-    { "--node-name", "node_name" },
+// clang-format off
+const PhOptionRow ph_init_options[] = {
+    { "--run-as", "run_as", "USER", "who the server and its database run as, when started by root: posthouse" },
+    { "--database", "database", "CONNECTION", "a PostgreSQL of yours, as libpq writes it; \"managed\", the default, is one of its own" },
+    { "--port-base", "port_base", "NUMBER", "added to each port: with 20000 mail comes in at 20025; \"ephemeral\" takes free ones" },
+    { "--allowed-ports", "allowed_ports", "NUMBER,...", "the ports, without the base, that may be bound at all" },
+    { "--control-socket", "control_socket", "FILE", "where commands reach the server; in the state folder" },
+    { "--node-name", "node_name", "NAME", "what this server is called among those on one database; the host's name" },
+    { 0 },
 };
+// clang-format on
 
 static const char *const folders[] = { "run", "spool", "sites", "tls", "log", "backup" };
 
@@ -33,13 +32,15 @@ parse_options(int argc, char **argv, GString *text)
 {
     for (int i = 0; i < argc;) {
         const char *value = NULL;
-        for (size_t k = 0; k < G_N_ELEMENTS(option_rows) && value == NULL; k++) {
-            value = ph_command_option(option_rows[k].option, argc, argv, &i);
+        for (const PhOptionRow *row = ph_init_options; row->name != NULL && value == NULL; row++) {
+            value = ph_command_option(row->name, argc, argv, &i);
             if (value != NULL)
-                g_string_append_printf(text, "%s = %s\n", option_rows[k].key, value);
+                g_string_append_printf(text, "%s = %s\n", row->key, value);
         }
         if (value == NULL) {
-            fprintf(stderr, "posthouse init: \"%s\" is not known, or lacks its value\n", argv[i]);
+            fprintf(stderr,
+                "posthouse init: \"%s\" is not known, or lacks its value; see posthouse help init\n",
+                argv[i]);
             return false;
         }
     }

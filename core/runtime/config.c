@@ -142,6 +142,20 @@ set_defaults(PhConfig *config)
         config->run_as = g_strdup("posthouse");
 }
 
+static void
+set_unreadable(const char *path, const GError *cause, GError **error)
+{
+    if (g_error_matches(cause, G_FILE_ERROR, G_FILE_ERROR_ACCES))
+        g_set_error(error, PH_ERROR, PH_ERROR_DENIED,
+            "\"%s\" cannot be read by user \"%s\": it is for root and for the server's user", path,
+            g_get_user_name());
+    else if (g_error_matches(cause, G_FILE_ERROR, G_FILE_ERROR_NOENT))
+        g_set_error(error, PH_ERROR, PH_ERROR_NOT_FOUND,
+            "there is no \"%s\"; make it with: posthouse init --state FOLDER", path);
+    else
+        g_set_error(error, PH_ERROR, PH_ERROR_TEMPORARY, "%s", cause->message);
+}
+
 PhConfig *
 ph_config_load(const char *path, const char *state, GError **error)
 {
@@ -156,10 +170,9 @@ ph_config_load(const char *path, const char *state, GError **error)
     config->state = g_strdup(state != NULL ? state : PH_STATE_DIR);
 
     g_autofree char *text = NULL;
-    if (!g_file_get_contents(config->path, &text, NULL, NULL)) {
-        g_set_error(error, PH_ERROR, PH_ERROR_NOT_FOUND,
-            "there is no readable \"%s\"; make it with: posthouse init --state FOLDER",
-            config->path);
+    g_autoptr(GError) cause = NULL;
+    if (!g_file_get_contents(config->path, &text, NULL, &cause)) {
+        set_unreadable(config->path, cause, error);
         return NULL;
     }
     g_auto(GStrv) lines = g_strsplit(text, "\n", -1);

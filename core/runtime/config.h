@@ -2,7 +2,7 @@
  *
  * Shape:    lines "key = value"; "#" begins a comment at the start of a line. An unknown key or a
  *           wrong value is an error that names the file, the line and what is allowed.
- * Errors:   NOT_FOUND, SYNTAX.
+ * Errors:   NOT_FOUND, DENIED (not for this user), SYNTAX.
  */
 #pragma once
 

@@ -798,6 +798,24 @@ find_earlier(PhLease *lease, PhDelivery *delivery, bool *found_out, GError **err
     return true;
 }
 
+/* Of what was found only this server may know: a COMMIT that waits for a synchronous replica shows when
+ * the server is started again, copied or not. The COMMIT of a record behind it waits for both. */
+static const PhStatement write_record = {
+    "commit-record",
+    "SELECT pg_logical_emit_message(true, 'posthouse', 'found')",
+};
+
+PH_IN_JOB static bool
+commit_what_was_found(PhLease *lease, GError **error)
+{
+    g_auto(PhBatch) batch;
+    ph_batch_init(&batch);
+    ph_batch_add(&batch, &ph_sql_begin);
+    ph_batch_add(&batch, &write_record);
+    ph_batch_add(&batch, &ph_sql_commit);
+    return ph_batch_run_blocking(lease, &batch, 0, error);
+}
+
 /* Some message ids are there already: those deliveries are done, the others are run again. */
 PH_IN_JOB static bool
 commit_rest(Work *work, GError **error)
@@ -815,8 +833,10 @@ commit_rest(Work *work, GError **error)
         g_set_error(error, PH_ERROR, PH_ERROR_TEMPORARY, "a message id is in use");
         return false;
     }
-    return rest->len == 0 || ph_batch_commit_blocking(
-                                 work->lease, (PhDelivery *const *)rest->pdata, rest->len, error);
+    if (rest->len == 0)
+        return commit_what_was_found(work->lease, error);
+    return ph_batch_commit_blocking(
+        work->lease, (PhDelivery *const *)rest->pdata, rest->len, error);
 }
 
 /* -- the whole --------------------------------------------------------------------------------- */

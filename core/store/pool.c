@@ -8,11 +8,15 @@
 #include "store/internal.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/socket.h>
 
 enum {
     CONNECT_TIMEOUT_US = 5000000,
+    SILENT_MS = 15000, /* without an answer of its kernel, a database's host is gone */
     BACKOFF_FIRST_US = 100000,
     BACKOFF_MOST_US = 1000000,
     SLOT_SHARED = -1,
@@ -194,6 +198,9 @@ ignore_notice(void *data, const PGresult *result)
     (void)result;
 }
 
+/* Of several hosts one may be dead, and answer nothing at all: the next one must get its turn in time. */
+static const char connect_host_ms[] = "2000";
+
 /* What the conninfo says wins over what stands before it. */
 static PGconn *
 start_connection(const char *conninfo)
@@ -205,12 +212,28 @@ start_connection(const char *conninfo)
         "keepalives_idle",
         "keepalives_interval",
         "keepalives_count",
+        "tcp_user_timeout",
         "dbname",
         NULL,
     };
-    const char *const values[] = { "UTF8", "read-write", "posthouse", "30", "10", "3", conninfo,
-        NULL };
+    const char *const values[] = { "UTF8", "read-write", "posthouse", "5", "5", "3",
+        connect_host_ms, conninfo, NULL };
     return PQconnectStartParams(names, values, 1);
+}
+
+/* A database that works may leave our bytes unread for longer than its host may take to answer. */
+static void
+be_patient(PGconn *conn)
+{
+    unsigned silent_ms = SILENT_MS;
+    PQconninfoOption *options = PQconninfo(conn);
+    for (const PQconninfoOption *at = options; at != NULL && at->keyword != NULL; at++)
+        if (strcmp(at->keyword, "tcp_user_timeout") == 0 &&
+            g_strcmp0(at->val, connect_host_ms) == 0)
+            /* Sockets that are not TCP's refuse it. */
+            (void)setsockopt(
+                PQsocket(conn), IPPROTO_TCP, TCP_USER_TIMEOUT, &silent_ms, sizeof silent_ms);
+    PQconninfoFree(options);
 }
 
 PH_IN_JOB static bool
@@ -230,6 +253,7 @@ connect_lease(PhLease *lease, const char *conninfo, GError **error)
         PQfinish(conn);
         return false;
     }
+    be_patient(conn);
     lease->conn = conn;
     lease->lost = false;
     g_hash_table_remove_all(lease->prepared);

@@ -612,10 +612,3 @@ ldap_proxy_free(LdapProxy *proxy)
     ph_secret_free(proxy->bind_key);
     g_free(proxy);
 }
-
-void
-ldap_proxy_flush(LdapProxy *proxy)
-{
-    for (int64_t i = 0; i < LDAP_EPOCHS; i++)
-        ldap_epoch_raise(proxy, i);
-}

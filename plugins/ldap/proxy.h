@@ -449,4 +449,5 @@ typedef struct LdapProxyInfo {
 PH_IN_JOB LdapProxyInfo *ldap_proxy_look_blocking(LdapProxy *proxy);
 void ldap_proxy_info_free(LdapProxyInfo *info);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(LdapProxyInfo, ldap_proxy_info_free)
-void ldap_proxy_flush(LdapProxy *proxy);
+/* Forgets the answers and logins of all pools. */
+PH_IN_JOB void ldap_proxy_flush_blocking(LdapProxy *proxy);

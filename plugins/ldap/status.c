@@ -1,4 +1,4 @@
-/* status.c - how the upstreams are, for management: each pool is looked at on its reactor */
+/* status.c - for management: how the upstreams are, and forgetting; each pool on its reactor */
 #include "plugins/ldap/proxy.h"
 
 #include <string.h>
@@ -133,4 +133,25 @@ ldap_proxy_look_blocking(LdapProxy *proxy)
         ph_reactor_run_blocking(pool->reactor, look, &looking);
     }
     return info;
+}
+
+static void
+forget(void *data)
+{
+    ph_assert_on_reactor();
+    LdapPool *pool = data;
+    ldap_search_cache_clear(pool->answers);
+    ldap_bind_cache_clear(pool->binds);
+}
+
+void
+ldap_proxy_flush_blocking(LdapProxy *proxy)
+{
+    ph_assert_in_job();
+    /* First of all, what is being asked just now is not kept. */
+    for (int64_t i = 0; i < LDAP_EPOCHS; i++)
+        ldap_epoch_raise(proxy, i);
+    for (LdapPool *pool = __atomic_load_n(&proxy->pools, __ATOMIC_ACQUIRE); pool != NULL;
+         pool = pool->next)
+        ph_reactor_run_blocking(pool->reactor, forget, pool);
 }

@@ -336,7 +336,7 @@ hold_proxy(GError **error)
 {
     PhServiceHold *hold = ph_service_hold("ldap.proxy", 1);
     if (hold == NULL)
-        g_set_error(error, PH_ERROR, PH_ERROR_UNAVAILABLE, "the plugin \"ldap\" is being stopped");
+        g_set_error(error, PH_ERROR, PH_ERROR_TEMPORARY, "the plugin \"ldap\" is being stopped");
     return hold;
 }
 
@@ -403,7 +403,7 @@ ldap_flush(PhActionCall *call, GError **error)
     PhServiceHold *hold = hold_proxy(error);
     if (hold == NULL)
         return false;
-    ldap_proxy_flush(held_proxy(hold));
+    ldap_proxy_flush_blocking(held_proxy(hold));
     ph_service_release(hold);
     return true;
 }

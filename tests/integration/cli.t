@@ -18,6 +18,7 @@ subtest 'help' => sub {
     like($server->cli_ok(qw(user add --help)), qr/^  --quota_bytes NUMBER/m, 'asked for the other way');
     like($server->cli_ok('user'), qr/^  user suspend ADDRESS/m, 'of a word alone');
     like($server->cli_ok('help', $_), qr/^  \w/, "of $_") for qw(init serve status checks console-link);
+    like($server->cli_ok(qw(help init)), qr/^      --database CONNECTION +a PostgreSQL of yours/m, 'with its options');
     my ($status, $text) = $server->cli(qw(user frobnicate));
     is($status, 2, 'an unknown word');
     like($text, qr/"user frobnicate" is not known/, 'is named');
@@ -40,6 +41,7 @@ subtest 'completion' => sub {
     is($complete->('posthouse', 'ali'), "alias\n", 'the first word');
     is($complete->('posthouse', 'user', 'sus'), "suspend\n", 'the second');
     is($complete->('posthouse', '--state', '/tmp/x', 'user', 'add', 'a@example.test', '--pass'), "--password-stdin\n", 'an option');
+    is($complete->('posthouse', 'init', '--no'), "--node-name\n", 'of a command that needs no server');
 };
 
 subtest 'a plugin that failed' => sub {
@@ -48,6 +50,14 @@ subtest 'a plugin that failed' => sub {
     $server->cli_ok(qw(plugin stop nothing));
     unlike($server->cli_ok(qw(plugin list)), qr/^nothing /m, 'until it is put away');
     isnt(($server->cli(qw(plugin stop nothing)))[0], 0, 'once');
+};
+
+subtest 'by another user' => sub {
+    plan skip_all => "only root can be another user" if $> != 0;
+    my ($status, $text) = Posthouse::run(['setpriv', '--reuid=nobody', '--regid=nogroup', '--clear-groups',
+        "$prefix/bin/posthouse", '--state', $server->state, 'status']);
+    is($status, 1, 'is refused');
+    like($text, qr/posthouse\.conf" cannot be read by user "nobody": it is for root and for the server's user/, 'and told why');
 };
 
 subtest 'words' => sub {

@@ -63,12 +63,35 @@ ok(Posthouse::wait_until(30, sub {
 }), 'a primary with a synchronous replica');
 tool('createdb', '-h', "$folder/first", '-U', 'posthouse', 'posthouse');
 
-my $server = Posthouse->start(accounts => 0,
+my $server = Posthouse->start(accounts => 0, environment => { POSTHOUSE_COMMIT_PATIENCE_MS => 60_000 },
     database => "host=$folder/first,$folder/second user=posthouse dbname=posthouse target_session_attrs=read-write");
 $server->cli_ok(qw(domain add example.test));
 my @workers = map { my $kind = $_; map { { kind => $kind, number => $_ } } 1 .. 2 } qw(sender filer);
 push @workers, { kind => 'manager', number => 1 };
-$server->user_add("$_\@example.test") for map { Work::accounts(%$_) } @workers;
+$server->user_add("$_\@example.test") for 'held', map { Work::accounts(%$_) } @workers;
+
+# What waits for the replica can be read when the primary was started again; it is not acknowledged before the replica has it.
+my $smtp = $server->smtp;
+$smtp->cmd('EHLO client.example.org');
+$smtp->cmd('MAIL FROM:<a@example.org>');
+$smtp->cmd('RCPT TO:<held@example.test>');
+$smtp->cmd('DATA');
+kill QUIT => $postgres{second};
+waitpid delete $postgres{second}, 0;
+$smtp->send("Subject: held\r\n\r\nx\r\n.\r\n");
+ok(Posthouse::wait_until(15, sub {
+    `$bin/psql -XqAt -h $folder/first -U posthouse -d postgres -c "SELECT wait_event FROM pg_stat_activity"` =~ /^SyncRep$/m;
+}), 'without the replica a COMMIT waits');
+kill QUIT => $postgres{first};
+waitpid delete $postgres{first}, 0;
+start_postgres('first', '-c', 'synchronous_standby_names=second');
+my $count = "SELECT count(*) FROM message";
+ok(Posthouse::wait_until(15, sub { `$bin/psql -XqAt -h $folder/first -U posthouse -d posthouse -c "$count"` =~ /^1$/ }),
+    'its mail is there after a restart of the primary');
+ok(!eval { $smtp->line(5); 1 }, 'and is not acknowledged');
+start_postgres('second');
+like($smtp->line(60), qr/^250 /, 'until the replica has it');
+
 my $journal = "$folder/journal";
 mkdir $journal or die "$journal: $!";
 my @pids = map { Work::begin(%$_, servers => [$server], folder => $journal, seed => $$) } @workers;
