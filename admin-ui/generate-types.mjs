@@ -36,8 +36,11 @@ for (const path of Object.values(document.paths)) {
         if (!schema) continue;
         const rows = schema.properties?.items?.items;
         const named = JSON.stringify(operation.operationId);
+        const { items: _, next, ...fields } = schema.properties ?? {};
         if (rows) items.push([named, fieldsOf(rows, "    ")]);
-        else answers.push([named, fieldsOf(schema, "    ")]);
+        if (!rows || Object.keys(fields).length > 0) {
+            answers.push([named, fieldsOf(rows ? { properties: fields } : schema, "    ")]);
+        }
     }
 }
 
@@ -46,7 +49,7 @@ const section = (name, comment, list) =>
     list.sort(([a], [b]) => (a < b ? -1 : 1)).map(([key, type]) => `    ${key}: ${type};\n`).join("") + "}\n";
 const text = `// api-types.ts - made by generate-types.mjs from openapi.json; not to be edited\n\n` +
     section("Items", "What the items of a list have, by action.", items) + "\n" +
-    section("Answers", "What the other actions answer.", answers);
+    section("Answers", "What actions answer beside items.", answers);
 
 const file = join(here, "src/api-types.ts");
 if (process.argv.includes("--check")) {

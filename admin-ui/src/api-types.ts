@@ -468,7 +468,7 @@ export interface Items {
     };
 }
 
-// What the other actions answer.
+// What actions answer beside items.
 export interface Answers {
     "alias.add": {
     };
@@ -589,6 +589,14 @@ export interface Answers {
         created?: string;
     };
     "ldap.flush": {
+    };
+    "ldap.status": {
+        /** answers that are kept */
+        cached_answers?: number;
+        /** memory for them */
+        cached_bytes?: number;
+        /** logins that are kept */
+        cached_binds?: number;
     };
     "lua.activate": {
         /** the version that is used now */

@@ -1,6 +1,6 @@
 // data.ts - asks for what a screen shows, and again when it may have changed
 import { useEffect, useRef, useState } from "preact/hooks";
-import { ApiError, get, revision, type Query } from "./api";
+import { ApiError, get, request, revision, type Query } from "./api";
 
 export interface Loaded<T> {
     data: T | undefined;
@@ -48,6 +48,47 @@ export function useData<T>(path: string | null, query?: Query): Loaded<T> {
         stale: state.data !== undefined && state.to !== asked,
         reload: () => setAgain((value) => value + 1),
         set: (data) => setState({ data, loading: false, of: path, to: asked }),
+    };
+}
+
+// Asks again and again, as long as it is shown; nobody waits for it, so the bar at the top stays still.
+export function useRegular<T>(path: string | null, ms: number): Loaded<T> {
+    const [data, setData] = useState<T>();
+    const [error, setError] = useState<ApiError>();
+    const [again, setAgain] = useState(0);
+    const round = revision.value;
+
+    useEffect(() => {
+        if (path === null) return;
+        const abort = new AbortController();
+        let timer: ReturnType<typeof setTimeout> | undefined;
+        const wait = (): void => {
+            timer = setTimeout(look, ms);
+        };
+        const look = (): void => {
+            // A tab in the background asks nothing.
+            if (document.hidden) return wait();
+            request<T>("GET", path, { signal: abort.signal, quiet: true }).then((now) => {
+                setData(now);
+                setError(undefined);
+                wait();
+            }, (caught: unknown) => {
+                if (abort.signal.aborted) return;
+                if (!(caught instanceof ApiError)) throw caught;
+                setError(caught);
+                wait();
+            });
+        };
+        look();
+        return () => {
+            abort.abort();
+            clearTimeout(timer);
+        };
+    }, [path, ms, again, round]);
+
+    return {
+        data, error, loading: path !== null && !data && !error, stale: false, set: setData,
+        reload: () => setAgain((value) => value + 1),
     };
 }
 

@@ -8,17 +8,20 @@ import { Aliases } from "./screens/aliases";
 import { ApiKeys } from "./screens/api-keys";
 import { Audit } from "./screens/audit";
 import { Certificates } from "./screens/certificates";
+import { Contacts } from "./screens/contacts";
 import { Domains } from "./screens/domains";
 import { Log } from "./screens/log";
 import { LinkPage, LoginPage } from "./screens/login";
 import { Operators, Tenants } from "./screens/operators";
 import { Overview } from "./screens/overview";
 import { Plugin, Plugins } from "./screens/plugins";
+import { Records } from "./screens/records";
 import { Script, Scripts } from "./screens/scripts";
 import { Sessions } from "./screens/sessions";
 import { Settings } from "./screens/settings";
 import { Site, Sites } from "./screens/sites";
 import { Start } from "./screens/start";
+import { Upstream, Upstreams } from "./screens/upstreams";
 import type { Role } from "./types";
 import { Empty, Loading, Page } from "./ui/bits";
 import { Banner, Shell } from "./ui/shell";
@@ -33,12 +36,14 @@ const operators: Role[] = ["operator"];
 const screens: Record<string, { roles: Role[]; show: Screen }> = {
     "": { roles: admins, show: () => <Overview /> },
     start: { roles: admins, show: () => <Start /> },
-    domains: { roles: admins, show: () => <Domains /> },
+    domains: { roles: admins, show: ([name]) => name ? <Records key={name} domain={name} /> : <Domains /> },
     aliases: { roles: admins, show: () => <Aliases /> },
     accounts: {
         roles: all,
         show: ([address, tab]) => address ? <Account key={address} address={address} tab={tab ?? ""} /> : <Accounts />,
     },
+    contacts: { roles: admins, show: () => <Contacts /> },
+    upstreams: { roles: operators, show: ([name]) => name ? <Upstream key={name} name={name} /> : <Upstreams /> },
     sites: { roles: admins, show: ([name]) => name ? <Site key={name} name={name} /> : <Sites /> },
     scripts: {
         roles: admins,

@@ -1,11 +1,13 @@
 // pictures.mjs - takes the pictures of admin-ui/pictures
 import { at, browser, logIn, newPage, paste, sendMail, settled, url } from "./browser.mjs";
 
-const { PH_UI_README: readme, PH_UI_PICTURES: folder } = process.env;
+const { PH_UI_README: readme, PH_UI_PICTURES: folder, PH_UI_SCREENS: only = "" } = process.env;
 const alice = "#/accounts/alice%40example.org";
 const screens = {
-    overview: "#/", start: "#/start", domains: "#/domains", aliases: "#/aliases", accounts: "#/accounts", account: alice,
-    passwords: `${alice}/passwords`, mailboxes: `${alice}/mailboxes`, deleted: `${alice}/deleted`, sites: "#/sites",
+    overview: "#/", start: "#/start", domains: "#/domains", records: "#/domains/example.org", aliases: "#/aliases", accounts: "#/accounts", account: alice,
+    passwords: `${alice}/passwords`, mailboxes: `${alice}/mailboxes`, deleted: `${alice}/deleted`,
+    contacts: "#/contacts", contact: "#/contacts?filter=zoe", upstreams: "#/upstreams", upstream: "#/upstreams/corp",
+    "add-upstream": "#/upstreams?filter=corp", sites: "#/sites",
     site: "#/sites/www.example.org", scripts: "#/scripts", script: "#/scripts/hello", versions: "#/scripts/hello/versions",
     test: "#/scripts/hello/test", plugins: "#/plugins", plugin: "#/plugins/smtp", settings: "#/settings", sessions: "#/sessions",
     log: "#/log", audit: "#/audit", certificates: "#/certificates", operators: "#/operators", tenants: "#/tenants",
@@ -28,6 +30,9 @@ async function writeScript(page) {
     await page.click("text=Save and activate");
     await page.waitForSelector("text=Version 2 is in force");
 }
+
+// What is opened before the picture is taken.
+const opened = { contact: "[aria-label='Change Zoe Outside']", upstream: "text=Advanced", "add-upstream": "text=Add an upstream" };
 
 const first = await newPage();
 await logIn(first);
@@ -54,11 +59,17 @@ if (readme) {
             await picture("login");
             await logIn(page);
             for (const [name, hash] of Object.entries(screens)) {
+                if (only && !only.split(" ").includes(name)) continue;
                 await at(page, hash);
+                if (opened[name]) {
+                    await page.locator(opened[name]).first().click();
+                    await page.waitForTimeout(200);
+                }
                 if (name === "overview") await page.waitForSelector(".figure");
                 if (name === "script") await page.waitForSelector(".check-line.is-ok");
                 await settled(page);
                 await picture(name);
+                if (opened[name]) await page.keyboard.press("Escape");
             }
             await page.context().close();
         }

@@ -3,5 +3,8 @@
 use strict;
 use warnings;
 use Posthouse::Browser;
+use Posthouse::Dns;
 
-Posthouse::Browser->run('screens');
+# A name server of nothing: each record of the domain is missing, and no network is asked.
+my $dns = Posthouse::Dns->start;
+Posthouse::Browser->run('screens', settings => { 'dns.servers' => $dns->address });

@@ -264,7 +264,7 @@ function ChangeAccount({ account, reload, set }: {
     return (
         <Card title="Name and quota">
             <Form submit="Save" act={() => save(account.version)} onError={(error) => {
-                if (!isConflict(error)) return false;
+                if (!isConflict(error, account.version)) return false;
                 setTheirs(error.current);
                 return true;
             }}>

@@ -3,6 +3,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { del, post, route, session } from "../api";
 import { count, plural } from "../format";
+import { go, to } from "../router";
 import type { Domain } from "../types";
 import { Page, Time } from "../ui/bits";
 import { ask, Dialog } from "../ui/dialog";
@@ -13,7 +14,6 @@ import { say } from "../ui/toast";
 
 export function Domains(): JSX.Element {
     const [adding, setAdding] = useState(false);
-    const [changed, setChanged] = useState(0);
     const may = session.value?.role === "operator";
     const add = may && (
         <button type="button" class="primary" onClick={() => setAdding(true)}><Icon name="plus" />Add a domain</button>
@@ -40,7 +40,7 @@ export function Domains(): JSX.Element {
     });
     return (
         <Page title="Domains" intro="The part behind the @: mail to these domains is taken in." actions={add}>
-            <List<Domain> name="domains" path="/domains" id={(domain) => domain.name} changed={changed}
+            <List<Domain> name="domains" path="/domains" id={(domain) => domain.name}
                 columns={[
                     { key: "name", title: "Domain", main: true, show: (domain) => domain.name },
                     { key: "accounts", title: "Accounts", number: true, show: (domain) => count(domain.accounts) },
@@ -49,6 +49,7 @@ export function Domains(): JSX.Element {
                 rowHref={(domain) => `#/accounts?domain=${encodeURIComponent(domain.name)}`}
                 rowActions={(domain, reload) => (
                     <>
+                        <a class="button small" href={to("domains", domain.name)} aria-label={`DNS records of ${domain.name}`}>DNS records</a>
                         <a class="button small" href={`#/aliases?domain=${encodeURIComponent(domain.name)}`}>Aliases</a>
                         {may && (
                             <button type="button" class="small danger-quiet" onClick={() => remove(domain, reload)}>Remove</button>
@@ -64,9 +65,8 @@ export function Domains(): JSX.Element {
                 }} />
             {adding && (
                 <AddDomain close={() => setAdding(false)} added={(name) => {
-                    setAdding(false);
-                    setChanged((value) => value + 1);
-                    say(`${name} is added. Add accounts to it now.`);
+                    say(`${name} is added. Enter in the DNS what is missing, and add accounts.`);
+                    go(to("domains", name));
                 }} />
             )}
         </Page>

@@ -1,8 +1,8 @@
 // overview.tsx - first what is wrong and what to do about it, then how it is, then figures
 import type { JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { post, route, session } from "../api";
-import { useData } from "../data";
+import { useData, useRegular } from "../data";
 import { count, duration, size } from "../format";
 import { useLive } from "../live";
 import type { Check, Domain, Node, Page as ListPage, Status } from "../types";
@@ -115,7 +115,7 @@ function Checks(): JSX.Element {
                                 <p class="check-title">
                                     <span class="hidden">{marks[check.state]}: </span>{check.title}
                                 </p>
-                                {check.text && <p>{check.text}</p>}
+                                {check.text && <CheckText text={check.text} />}
                                 {check.advice && <p class="advice">{check.advice}</p>}
                             </div>
                         </li>
@@ -124,6 +124,13 @@ function Checks(): JSX.Element {
             )}
         </Card>
     );
+}
+
+// Ports come as name=number, one after the other.
+function CheckText({ text }: { text: string }): JSX.Element {
+    const all = text.split(" ");
+    if (!all.every((word) => /^[\w.-]+=\d+$/.test(word))) return <p>{text}</p>;
+    return <p class="badges">{all.map((word) => <Badge key={word}>{word.replace("=", " ")}</Badge>)}</p>;
 }
 
 function Figures({ points }: { points: { status: Status; at: number }[] }): JSX.Element {
@@ -156,35 +163,39 @@ const nodeTones: Record<Node["state"], Tone> = { serving: "ok", draining: "warn"
 
 // One server is no list: its figures are above.
 function Nodes(): JSX.Element | null {
-    const nodes = useData<ListPage<Node>>("/nodes");
-    const [asked, setAsked] = useState<Node | null>(null);
     // Each node says how it is every five seconds.
-    useEffect(() => {
-        const timer = setInterval(nodes.reload, 5000);
-        return () => clearInterval(timer);
-    }, []);
+    const nodes = useRegular<ListPage<Node>>("/nodes", 5000);
+    const [asked, setAsked] = useState<Node | null>(null);
     if (!nodes.data || nodes.data.items.length < 2) return null;
     return (
         <Card title="Nodes">
             <div class="table-frame">
-                <table class="table" aria-label="Nodes">
-                    <thead><tr>
-                        <th scope="col">Name</th><th scope="col">State</th><th scope="col" class="number">Sessions</th>
-                        <th scope="col">Version</th><th scope="col">Last seen</th><th scope="col"><span class="hidden">Actions</span></th>
-                    </tr></thead>
-                    <tbody>
+                <table role="table" class="table" aria-label="Nodes">
+                    <thead role="rowgroup">
+                        <tr role="row">
+                            <th role="columnheader" scope="col">Name</th>
+                            <th role="columnheader" scope="col">State</th>
+                            <th role="columnheader" scope="col" class="number">Sessions</th>
+                            <th role="columnheader" scope="col">Version</th>
+                            <th role="columnheader" scope="col">Last seen</th>
+                            <th role="columnheader" scope="col" class="row-actions"><span class="hidden">Actions</span></th>
+                        </tr>
+                    </thead>
+                    <tbody role="rowgroup">
                         {nodes.data.items.map((node) => (
-                            <tr key={node.name}>
-                                <td class="main" data-title="Name">{node.name}{node.this && <span class="dim"> (this one)</span>}</td>
-                                <td data-title="State"><Badge tone={nodeTones[node.state]}>{node.state}</Badge></td>
-                                <td class="number" data-title="Sessions">{count(node.sessions ?? 0)}</td>
-                                <td data-title="Version">{node.version}</td>
-                                <td data-title="Last seen"><Time at={node.seen} /></td>
-                                <td class="buttons">
-                                    <button type="button" class="small" onClick={() => setAsked(node)}
-                                        aria-label={`${drains(node) ? "Drain" : "Resume"} ${node.name}`}>
-                                        {drains(node) ? "Drain" : "Resume"}
-                                    </button>
+                            <tr role="row" key={node.name}>
+                                <td role="cell" class="main" data-title="Name">{node.name}{node.this && <span class="dim"> (this one)</span>}</td>
+                                <td role="cell" data-title="State"><Badge tone={nodeTones[node.state]}>{node.state}</Badge></td>
+                                <td role="cell" class="number" data-title="Sessions">{count(node.sessions ?? 0)}</td>
+                                <td role="cell" data-title="Version">{node.version}</td>
+                                <td role="cell" data-title="Last seen"><Time at={node.seen} /></td>
+                                <td role="cell" class="row-actions">
+                                    <div class="buttons is-end">
+                                        <button type="button" class="small" onClick={() => setAsked(node)}
+                                            aria-label={`${drains(node) ? "Drain" : "Resume"} ${node.name}`}>
+                                            {drains(node) ? "Drain" : "Resume"}
+                                        </button>
+                                    </div>
                                 </td>
                             </tr>
                         ))}

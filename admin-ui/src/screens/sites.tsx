@@ -137,7 +137,7 @@ function ChangeSite({ site, reload, set }: { site: SiteData; reload: () => void;
     return (
         <Card title="Names and folder">
             <Form submit="Save" act={() => save(site.version)} onError={(error) => {
-                if (!isConflict(error)) return false;
+                if (!isConflict(error, site.version)) return false;
                 setTheirs(error.current);
                 return true;
             }}>

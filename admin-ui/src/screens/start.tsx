@@ -159,7 +159,10 @@ function Done({ domain, account, site: siteName }: { domain: string; account: st
                 <Block title="1. Tell the DNS" text={<>Enter these lines where the domain is managed; put the server's address
                     for <code>{address}</code>.</>}>
                     <pre class="code" tabIndex={0} aria-label="DNS lines">{records}</pre>
-                    <Copy text={records} label="Copy the lines" />
+                    <div class="buttons">
+                        <Copy text={records} label="Copy the lines" />
+                        <a class="button small" href={to("domains", domain)}>See what the DNS says of them</a>
+                    </div>
                 </Block>
             )}
             {account && (

@@ -162,7 +162,8 @@ export function Tabs({ tabs, label }: { tabs: { href: string; text: string; on: 
     );
 }
 
-export function Copy({ text, label = "Copy" }: { text: string; label?: string }): JSX.Element {
+// `of` says to those who do not see the row what it copies.
+export function Copy({ text, label = "Copy", of }: { text: string; label?: string; of?: string }): JSX.Element {
     const copy = async (): Promise<void> => {
         try {
             await navigator.clipboard.writeText(text);
@@ -171,7 +172,9 @@ export function Copy({ text, label = "Copy" }: { text: string; label?: string })
             say("This browser does not let a page copy; select the text and copy it.", true);
         }
     };
-    return <button type="button" class="small" onClick={copy}><Icon name="copy" />{label}</button>;
+    return (
+        <button type="button" class="small" aria-label={of && `${label} ${of}`} onClick={copy}><Icon name="copy" />{label}</button>
+    );
 }
 
 // Something shown once: a password, a key.

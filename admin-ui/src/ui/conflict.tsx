@@ -16,8 +16,11 @@ interface ConflictProps {
     close: () => void;
 }
 
-export const isConflict = (error: unknown): error is ApiError & { current: Record<string, unknown> } =>
-    error instanceof ApiError && error.status === 409 && error.current !== undefined;
+// A change of `version` that came second. With the version still that one, something else is in the way: a name that
+// is taken, say.
+export const isConflict = (error: unknown, version?: number): error is ApiError & { current: Record<string, unknown> } =>
+    error instanceof ApiError && error.status === 409 && error.current !== undefined
+    && (version === undefined || error.current["version"] !== version);
 
 function plain(value: unknown): string {
     if (value === undefined || value === null || value === "") return "not set";

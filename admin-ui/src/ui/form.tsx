@@ -47,7 +47,11 @@ export function Form(props: FormProps): JSX.Element {
         mounted.current = false;
     }, []);
     useEffect(() => {
-        if (state.error) form.current?.querySelector<HTMLElement>('[aria-invalid="true"]')?.focus();
+        if (!state.error) return;
+        const wrong = form.current?.querySelector<HTMLElement>('[aria-invalid="true"]');
+        const fold = wrong?.closest("details");
+        if (fold) fold.open = true;
+        wrong?.focus();
     }, [state.error]);
 
     const submit = async (event: Event): Promise<void> => {
@@ -92,6 +96,27 @@ export function Form(props: FormProps): JSX.Element {
                 </div>
             </form>
         </FormContext.Provider>
+    );
+}
+
+// Fields that belong together.
+export function Group({ title, text, children }: { title: string; text?: ComponentChildren; children: ComponentChildren }): JSX.Element {
+    return (
+        <fieldset class="group">
+            <legend>{title}</legend>
+            {text && <p class="help">{text}</p>}
+            {children}
+        </fieldset>
+    );
+}
+
+// Fields that few need; unfolded by itself when something in it is wrong.
+export function Fold({ title, children }: { title: string; children: ComponentChildren }): JSX.Element {
+    return (
+        <details class="fold">
+            <summary>{title}</summary>
+            <div class="stack">{children}</div>
+        </details>
     );
 }
 
@@ -232,6 +257,13 @@ export function SizeField(props: { name: string; label: string; value: string; s
         : bytes === undefined ? "Write it like 500 MiB or 2 GiB."
         : `${bytes.toLocaleString("en")} bytes.`;
     return <Text {...props} placeholder="no limit" help={`${props.help ? `${props.help} ` : ""}${seen}`} />;
+}
+
+// A whole number as it was typed.
+export function wholeValue(name: string, text: string): number {
+    const value = Number(text.trim());
+    if (text.trim() === "" || !Number.isInteger(value) || value < 0) throw new FieldError(name, "write a whole number");
+    return value;
 }
 
 export function sizeValue(name: string, text: string): number {

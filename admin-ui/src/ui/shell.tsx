@@ -34,6 +34,12 @@ const groups: Group[] = [
         ],
     },
     { text: "People", icon: "people", items: [{ text: "Accounts", href: "#/accounts", roles: both }] },
+    {
+        text: "Directory", icon: "book", items: [
+            { text: "Contacts", href: "#/contacts", roles: both },
+            { text: "Upstreams", href: "#/upstreams", roles: operator },
+        ],
+    },
     { text: "Sites", icon: "site", items: [{ text: "Sites", href: "#/sites", roles: both }] },
     { text: "Policy", icon: "script", items: [{ text: "Scripts", href: "#/scripts", roles: both }] },
     { text: "Certificates", icon: "certificate", items: [{ text: "Certificates", href: "#/certificates", roles: operator }] },
