@@ -112,6 +112,18 @@ look_at_mx(const Look *look)
         line, found);
 }
 
+/* Addresses that nobody outside can reach: RFC 1918, 6598, 3927; RFC 4193, 4291 2.5.6. */
+static bool
+is_private(int family, const void *bytes)
+{
+    const uint8_t *b = bytes;
+    if (family == AF_INET6)
+        return (b[0] & 0xfe) == 0xfc || (b[0] == 0xfe && (b[1] & 0xc0) == 0x80);
+    return b[0] == 10 || b[0] == 127 || (b[0] == 172 && (b[1] & 0xf0) == 16) ||
+           (b[0] == 192 && b[1] == 168) || (b[0] == 100 && (b[1] & 0xc0) == 64) ||
+           (b[0] == 169 && b[1] == 254);
+}
+
 /* Addresses of this host that others could reach, divided by " or ". */
 static char *
 own_addresses(int family)
@@ -127,10 +139,9 @@ own_addresses(int family)
             continue;
         const struct sockaddr_in *in = (const struct sockaddr_in *)(void *)at->ifa_addr;
         const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)(void *)at->ifa_addr;
-        if (family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr))
-            continue;
         const void *bytes = family == AF_INET ? (const void *)&in->sin_addr : &in6->sin6_addr;
-        if (inet_ntop(family, bytes, address, sizeof(address)) != NULL)
+        if (!is_private(family, bytes) &&
+            inet_ntop(family, bytes, address, sizeof(address)) != NULL)
             g_string_append_printf(text, "%s%s", text->len > 0 ? " or " : "", address);
     }
     freeifaddrs(all);

@@ -566,8 +566,9 @@ check_certificate(PhActionCall *call)
                       : g_strdup_printf("%s has one for %" G_GINT64_FORMAT " days.", host, days);
     g_auto(GStrv) names = g_strsplit(info.names, ",", -1);
     if (info.is_local && !g_strv_contains((const char *const *)names, host)) {
-        g_autofree char *other = g_strdup_printf(
-            "None is for %s; its clients are given the one for %s.", host, info.names);
+        g_autofree char *list = g_strjoinv(", ", names);
+        g_autofree char *other =
+            g_strdup_printf("None is for %s; its clients are given the one for %s.", host, list);
         answer_check(call, "certificate", "Certificate", "bad", other,
             "Add a certificate for this name under Certificates, or set server.host_name.");
         return;
