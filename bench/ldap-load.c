@@ -6,13 +6,14 @@
  * In PATTERN, %d is the number of an entry, 0 to N - 1, which each request draws. "search" reads that
  * entry (scope base, a filter by mail as programs send it); with a password each client first binds
  * as an entry. "bind" is a simple bind as the entry. Each client sends the next request when the last
- * is answered, rightly: one entry, result 0. It prints "measuring" and "measured" around what counts
- * and then one line of figures.
+ * is answered, rightly: one entry, result 0. When all have had an answer and --warm-up is over, it
+ * prints "measuring", then "measured" when the time is over, and then one line of figures.
  */
 #include "figures.h"
 #include "loop.h"
 #include "model.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -32,12 +33,14 @@ enum {
     FIRST_ID = 0x01000000, /* so that all of them have four bytes */
     PDU_MAX_BYTES = 1024 * 1024,
     CLIENTS_PER_ADDRESS = 10000,
+    AT_ONCE = 100, /* on their way: more would overflow the queue of a server's listener */
 };
 static const double no_reply_s = 60;
 
 typedef struct Client {
     Wire wire;
     Timer timer;
+    bool served;
     bool bound; /* or need not be */
     uint32_t id;
     uint32_t entry; /* that was asked for */
@@ -69,6 +72,7 @@ static struct {
     GRand *random;
     char *password;
     bool binds;
+    unsigned n_served; /* clients that had an answer */
     double measure_s;
     double end_s;
     Samples times;
@@ -244,6 +248,8 @@ take_result(Client *client, Element operation)
     if (counts)
         samples_add(&load.times, now_s - client->begun_s);
     client->bound = true;
+    load.n_served += !client->served;
+    client->served = true;
     if (now_s < load.end_s)
         client_next(client);
     else
@@ -360,12 +366,21 @@ main(int argc, char **argv)
     load_raise_limits((unsigned)option.clients);
     loop_init();
     load.random = g_rand_new_with_seed((uint32_t)option.seed);
-    double now_s = load_now_s();
-    load.measure_s = now_s + option.warm_up_s;
-    load.end_s = load.measure_s + option.seconds;
+    load.measure_s = load.end_s = HUGE_VAL;
     g_autofree Client *clients = g_new0(Client, (unsigned)option.clients);
-    for (unsigned i = 0; i < (unsigned)option.clients; i++)
-        open_client(&clients[i], i);
+    /* Many clients take a while to be all there. */
+    double patient_until_s = load_now_s() + no_reply_s;
+    unsigned n_open = 0;
+    unsigned n_clients = (unsigned)option.clients;
+    while (load.n_served + load.errors < n_clients && load_now_s() < patient_until_s) {
+        while (n_open < n_clients && n_open - MIN(n_open, load.n_served) < AT_ONCE) {
+            open_client(&clients[n_open], n_open);
+            n_open++;
+        }
+        loop_run(load_now_s() + 0.01);
+    }
+    load.measure_s = load_now_s() + option.warm_up_s;
+    load.end_s = load.measure_s + option.seconds;
     loop_run(load.measure_s);
     double cpu_s = load_cpu_s();
     printf("measuring\n");

@@ -28,10 +28,9 @@
 enum {
     LINE_MAX_BYTES = 256 * 1024,
     NEWEST = 20,        /* messages that a client looks at */
-    CHECK_EVERY = 50,   /* bodies of which one is looked at byte by byte */
     LONG_PER_USER = 2,  /* long-lived sessions */
     TROUBLES_TOLD = 10, /* on standard error */
-    FILL_AT_ONCE = 8,
+    FILL_AT_ONCE = 24,
     FOLDERS_MIN = 3,
     FOLDERS_MAX = 60,
 };
@@ -206,6 +205,7 @@ static struct {
     double error_limit;
     double delivery_limit_s;
     int describe;
+    int check_every;
 } option = {
     .users = 100,
     .seed = 1,
@@ -229,6 +229,7 @@ static struct {
     .limit_share = 0.95,
     .error_limit = 0.01,
     .delivery_limit_s = 60,
+    .check_every = 50,
 };
 
 static struct {
@@ -609,7 +610,7 @@ perform(Session *session, const Step *step)
     case OP_FETCH_BODY:
         if (session->exists == 0)
             return false;
-        session->keeps = load.bodies++ % CHECK_EVERY == 0;
+        session->keeps = load.bodies++ % (unsigned)option.check_every == 0;
         g_string_truncate(session->kept, 0);
         say(session, step->op, "FETCH %u BODY[]", draw_message(session));
         return true;
@@ -1636,6 +1637,8 @@ main(int argc, char **argv)
         { "folders", 0, 0, G_OPTION_ARG_DOUBLE, &option.folders, "of a user, mean (12)", "N" },
         { "folder-messages", 0, 0, G_OPTION_ARG_DOUBLE, &option.folder_messages, "mean (80)", "N" },
         { "limit", 0, 0, G_OPTION_ARG_DOUBLE, &option.limit_s, "seconds of an operation (5)", "N" },
+        { "check-every", 0, 0, G_OPTION_ARG_INT, &option.check_every,
+            "bodies, one is compared (50)", "N" },
         { "describe", 0, 0, G_OPTION_ARG_INT, &option.describe, "draw so often and tell", "N" },
         { NULL, 0, 0, 0, NULL, NULL, NULL },
     };
@@ -1644,7 +1647,8 @@ main(int argc, char **argv)
         option.domain = g_strdup("example.test");
     if (option.remote == NULL)
         option.remote = g_strdup("example.org");
-    if (option.users < 2 || option.compress <= 0 || option.sessions <= 0 || option.seconds <= 0)
+    if (option.check_every < 1 || option.users < 2 || option.compress <= 0 ||
+        option.sessions <= 0 || option.seconds <= 0)
         load_die("at least two users, and rates above 0");
     prepare();
     if (option.describe > 0)

@@ -12,6 +12,7 @@
 #include "posthouse/account.h"
 #include "posthouse/log.h"
 #include "posthouse/metrics.h"
+#include "store/store.h"
 
 #include <math.h>
 #include <sodium.h>
@@ -266,8 +267,10 @@ ask(const PhLoginRequest *request, PhIdentity **identity_out, const char **reaso
     if (credential_id == 0)
         return answer_no(request, "wrong password", reason_out);
     /* A lost device must not be able to change the account. */
-    if (strcmp(request->service, "console") == 0 && is_app_password(record, credential_id))
-        return answer_no(request, "an app password does not open the console", reason_out);
+    bool is_for_change =
+        strcmp(request->service, "console") == 0 || strcmp(request->service, "password") == 0;
+    if (is_for_change && is_app_password(record, credential_id))
+        return answer_no(request, "an app password does not change the account", reason_out);
     const char *refused = refusal(request, record);
     if (refused != NULL)
         return answer_no(request, refused, reason_out);
@@ -378,12 +381,26 @@ ph_login_run(PhTask *task, const char *login, const PhSecret *password, const ch
 }
 
 bool
-ph_password_change_blocking(
-    const char *login, const PhSecret *password, int64_t deadline_us, GError **error)
+ph_password_change_blocking(const PhIdentity *whose, const char *origin, const PhSecret *password,
+    int64_t deadline_us, GError **error)
 {
     ph_assert_in_job();
     if (!ph_password_check(password, error))
         return false;
     g_autofree char *verifier = ph_password_hash_blocking(password, error);
-    return verifier != NULL && ph_password_set_blocking(login, verifier, deadline_us, error);
+    if (verifier == NULL || !ph_password_set_blocking(whose->login, verifier, deadline_us, error))
+        return false;
+    const PhAuditNote note = {
+        .tenant_id = whose->tenant_id,
+        .actor = whose->login,
+        .origin = origin,
+        .action = "user.passwd",
+        .target = whose->login,
+        .outcome = "done",
+        .detail = "{}",
+    };
+    g_autoptr(GError) cause = NULL;
+    if (!ph_audit_write_blocking(&note, deadline_us, &cause))
+        ph_log(PH_LOG_ERROR, "action.not-audited", "action=user.passwd %s", cause->message);
+    return true;
 }

@@ -50,11 +50,13 @@ typedef void (*PhLoginDone)(
 PH_API PH_ON_REACTOR void ph_login_run(PhTask *task, const char *login, const PhSecret *password,
     const char *peer_address, const char *service, PhLoginDone done);
 
-/* Gives an account a new password, which holds on every node at once. SYNTAX when it is too short:
- * `PH_PASSWORD_MIN_BYTES`. Asks for no old one. */
+/* Gives an account a new password, which holds on every node at once, and notes it in the audit log as
+ * its own doing from `origin` (an address). SYNTAX when it is too short: `PH_PASSWORD_MIN_BYTES`. Asks
+ * for no old one: check that by ph_login_blocking with the service "password", which takes no app
+ * password. */
 enum { PH_PASSWORD_MIN_BYTES = 8 };
-PH_API PH_IN_JOB bool ph_password_change_blocking(
-    const char *login, const PhSecret *password, int64_t deadline_us, GError **error);
+PH_API PH_IN_JOB bool ph_password_change_blocking(const PhIdentity *whose, const char *origin,
+    const PhSecret *password, int64_t deadline_us, GError **error);
 
 /* How long the client should be kept waiting before the next answer, because of failures before
  * (ms, 0 to 15000). */

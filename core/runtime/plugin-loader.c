@@ -40,6 +40,7 @@ static struct {
     char *run_folder;
     GPtrArray *generations; /* in order of start */
     bool is_drained;
+    bool is_incomplete; /* a service could not be opened again: tried until it can */
     unsigned last_number;
 } loader = { .mutex = { .rank = PH_LOCK_PLUGIN } };
 
@@ -531,6 +532,7 @@ ph_plugins_set_drained(bool drained)
             ph_reactors_call_blocking(say_farewell, &generation->owner);
         } else if (!open_services_locked(generation, &error)) {
             ph_log(PH_LOG_ERROR, "plugin.not-open", "%s", error->message);
+            loader.is_incomplete = true;
         }
     }
     ph_mutex_unlock(&loader.mutex);
@@ -541,11 +543,24 @@ ph_plugins_set_drained(bool drained)
     return changed;
 }
 
+static void
+open_what_is_missing_locked(void)
+{
+    loader.is_incomplete = false;
+    for (guint i = 0; !loader.is_drained && i < loader.generations->len; i++) {
+        Generation *generation = loader.generations->pdata[i];
+        if (generation->state == PH_PLUGIN_SERVING && !open_services_locked(generation, NULL))
+            loader.is_incomplete = true;
+    }
+}
+
 void
 ph_plugins_reap(void)
 {
     ph_assert_in_job();
     ph_mutex_lock(&loader.mutex);
+    if (loader.is_incomplete)
+        open_what_is_missing_locked();
     for (guint i = loader.generations->len; i > 0; i--) {
         Generation *generation = loader.generations->pdata[i - 1];
         if (generation->state == PH_PLUGIN_DRAINING && !generation->stopping &&

@@ -2,8 +2,8 @@
  *
  * The three kinds of entries come from three tables and are listed as one: by kind, domain and key, with
  * that text as the place to go on from. What a client asks for may be any filter; the database is given
- * only what narrows it safely (texts of ASCII letters, compared without their case), so that what it leaves
- * out can never fit.
+ * only what narrows it safely (texts of ASCII letters, compared without their case; names with other letters,
+ * which may be folded to such, are left in), so that what it leaves out can never fit.
  */
 #include "store/internal.h"
 #include "store/web.h"
@@ -80,7 +80,7 @@ static const PhStatement list_entries = {
     "           string_agg(t.target, E'\\n' ORDER BY t.target) FILTER (WHERE l.address IS NULL) AS others\n"
     "    FROM theirs d\n"
     "    JOIN alias_target t ON t.domain_id = d.domain_id\n"
-    "    LEFT JOIN account l ON l.address = t.target AND l.state = 0\n"
+    "    LEFT JOIN account l ON l.address = t.target AND l.tenant_id = d.tenant_id AND l.state = 0\n"
     "    GROUP BY d.domain_id, d.name, t.local_part\n"
     "), extra AS (\n"
     "    SELECT accounts AS address, string_agg(address, E'\\n' ORDER BY address) AS mail\n"
@@ -113,7 +113,8 @@ static const PhStatement list_entries = {
     "FROM entry\n"
     "WHERE (kind::text || ' ' || domain || ' ' || key) COLLATE \"C\" > $5::text\n"
     "  AND ($6::text IS NULL OR key = $6::text)\n"
-    "  AND ($7::text IS NULL OR lower(name || ' ' || given_name || ' ' || surname || ' ' || organization || ' ' || telephone\n"
+    "  AND ($7::text IS NULL OR octet_length(name || surname || given_name || organization) <> char_length(name || surname || given_name || organization)\n"
+    "       OR lower(name || ' ' || given_name || ' ' || surname || ' ' || organization || ' ' || telephone\n"
     "       || ' ' || mail || ' ' || accounts || ' ' || others || ' ' || key) LIKE ANY (string_to_array($7::text, E'\\n')))\n"
     "ORDER BY (kind::text || ' ' || domain || ' ' || key) COLLATE \"C\"\n"
     "LIMIT $8::bigint",

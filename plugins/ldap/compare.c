@@ -138,5 +138,5 @@ ldap_compare(LdapOperation *operation)
     compare->attribute = ldap_attribute_find(attribute);
     compare->value = value;
     compare->may_forward = route == LDAP_ROUTE_LOCAL_FIRST;
-    ph_task_run(&operation->task, PH_LANE_MAIL, run_compare, compare_done, compare, unref_compare);
+    ph_task_run(&operation->task, PH_LANE_WEB, run_compare, compare_done, compare, unref_compare);
 }

@@ -441,7 +441,7 @@ go_on(LdapOperation *operation)
     if (search->waits)
         return;
     ph_ref_take(&search->ref);
-    ph_task_run(&operation->task, PH_LANE_MAIL, run_search, search_done, search, unref_search);
+    ph_task_run(&operation->task, PH_LANE_WEB, run_search, search_done, search, unref_search);
 }
 
 static void
@@ -673,8 +673,7 @@ answer_root_dse(LdapOperation *operation, Search *search)
         return;
     }
     ph_ref_take(&search->ref);
-    ph_task_run(
-        &operation->task, PH_LANE_MAIL, find_contexts, contexts_found, search, unref_search);
+    ph_task_run(&operation->task, PH_LANE_WEB, find_contexts, contexts_found, search, unref_search);
 }
 
 void

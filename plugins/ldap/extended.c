@@ -98,7 +98,7 @@ typedef struct Change {
     char *login;
     char *peer;
     int64_t account_id;
-    PhSecret *old;   /* null: the session is who it says */
+    PhSecret *old;
     PhSecret *fresh; /* the new one */
     bool is_made;    /* by us: it is told */
     PhLoginAnswer answer;
@@ -124,22 +124,21 @@ run_change(void *data)
     enum { DEADLINE_S = 30 };
     Change *change = data;
     int64_t deadline_us = ph_monotonic_us() + DEADLINE_S * G_USEC_PER_SEC;
-    change->answer = PH_LOGIN_YES;
-    if (change->old != NULL) {
-        g_autoptr(PhIdentity) identity = NULL;
-        PhLoginRequest request = {
-            .login = change->login,
-            .password = change->old,
-            .peer_address = change->peer,
-            .service = "ldap",
-            .deadline_us = deadline_us,
-        };
-        change->answer = ph_login_blocking(&request, &identity, NULL);
-        if (change->answer == PH_LOGIN_YES && identity->account_id != change->account_id)
-            change->answer = PH_LOGIN_NO;
-    }
+    g_autoptr(PhIdentity) identity = NULL;
+    /* Whoever has a device with an app password must not get the account by it. */
+    PhLoginRequest request = {
+        .login = change->login,
+        .password = change->old,
+        .peer_address = change->peer,
+        .service = "password",
+        .deadline_us = deadline_us,
+    };
+    change->answer = ph_login_blocking(&request, &identity, NULL);
+    if (change->answer == PH_LOGIN_YES && identity->account_id != change->account_id)
+        change->answer = PH_LOGIN_NO;
     if (change->answer == PH_LOGIN_YES)
-        ph_password_change_blocking(change->login, change->fresh, deadline_us, &change->error);
+        ph_password_change_blocking(
+            identity, change->peer, change->fresh, deadline_us, &change->error);
 }
 
 static void
@@ -242,12 +241,16 @@ change_own(LdapOperation *operation, LdapSpan user, LdapSpan old, LdapSpan fresh
             NULL);
         return;
     }
+    if (old.bytes == NULL) {
+        finish(
+            operation, LDAP_UNWILLING_TO_PERFORM, "the present password is asked for", NULL, NULL);
+        return;
+    }
     Change *change = g_new0(Change, 1);
     change->login = g_strdup(session->identity->login);
     change->account_id = session->identity->account_id;
     change->peer = g_strdup(ph_connection_peer_address(session->base.connection));
-    if (old.bytes != NULL)
-        change->old = ph_secret_new(old.bytes, old.length);
+    change->old = ph_secret_new(old.bytes, old.length);
     change->is_made = fresh.bytes == NULL;
     change->fresh = change->is_made ? make_password() : ph_secret_new(fresh.bytes, fresh.length);
     ph_task_run(&operation->task, PH_LANE_SLOW, run_change, change_done, change, free_change);
@@ -296,10 +299,8 @@ cancel(LdapOperation *operation, LdapSpan value)
     if (!ldap_read_into(reader, LDAP_TAG_SEQUENCE, &length) || length != ldap_reader_left(reader) ||
         !ldap_read_int(reader, LDAP_TAG_INTEGER, &id) || ldap_reader_left(reader) > 0)
         finish(operation, LDAP_PROTOCOL_ERROR, "a malformed request", NULL, NULL);
-    else if (ldap_operation_cancel(operation, id))
-        finish(operation, LDAP_SUCCESS, NULL, NULL, NULL);
     else
-        finish(operation, LDAP_NO_SUCH_OPERATION, "nothing of that id is under way", NULL, NULL);
+        finish(operation, ldap_operation_cancel(operation, id), NULL, NULL, NULL);
 }
 
 /* -- all of them ------------------------------------------------------------------------------- */

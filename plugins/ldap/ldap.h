@@ -103,9 +103,9 @@ PH_ON_REACTOR void ldap_operation_end(LdapOperation *operation);
 /* The same for an error of the store. */
 PH_ON_REACTOR void ldap_operation_fail(LdapOperation *operation, const GError *error);
 LdapOperation *ldap_operation_of(PhTask *task);
-/* Ends the session's operation of that id with the answer that it was canceled (RFC 3909). False: there
- * is none. */
-PH_ON_REACTOR bool ldap_operation_cancel(LdapOperation *operation, int32_t id);
+/* Ends the session's operation of that id with the answer that it was canceled (RFC 3909); or
+ * NO_SUCH_OPERATION, or CANNOT_CANCEL: a change goes on whatever one says. */
+PH_ON_REACTOR LdapResult ldap_operation_cancel(LdapOperation *operation, int32_t id);
 /* May more be written now, or does the client read too slowly? `drained` of session.c calls
  * ldap_proxy_drained and ldap_directory_drained. */
 PH_ON_REACTOR bool ldap_session_is_full(const LdapSession *session);

@@ -323,12 +323,19 @@ introduce(LdapLink *link)
         end_link(link);
         return;
     }
+    bool as_service = config->identity != PH_UPSTREAM_AS_CLIENT && config->bind_dn[0] != '\0';
+    if (as_service && !is_for_client(link) && config->password == NULL) {
+        /* A name without a password binds as nobody (RFC 4513 5.1.2). */
+        link->failure = g_strdup("the service's password is not there, or cannot be unsealed");
+        ldap_link_break(link, NULL);
+        return;
+    }
     link->state = LDAP_LINK_INTRODUCING;
     link->setup_id = ++link->last_id;
     if (is_for_client(link))
         write_bind(
             link, link->setup_id, link->pin->owner->session->client_dn, link->pin->owner->password);
-    else if (config->identity != PH_UPSTREAM_AS_CLIENT && config->bind_dn[0] != '\0')
+    else if (as_service)
         write_bind(link, link->setup_id, config->bind_dn, config->password);
     else
         write_bind(link, link->setup_id, "", NULL);
@@ -382,7 +389,7 @@ introduced(LdapLink *link, int result)
         end_link(link);
     } else if (result == LDAP_SUCCESS) {
         become_ready(link);
-    } else if (is_for_client(link) && !busy) {
+    } else if (is_for_client(link) && ldap_result_is_no(result)) {
         LdapPin *pin = link->pin;
         link->pin = NULL;
         pin->link = NULL;

@@ -259,3 +259,11 @@ ldap_pdu_result(LdapSpan op)
         return -1;
     return number;
 }
+
+bool
+ldap_result_is_no(int result)
+{
+    return result == LDAP_INVALID_CREDENTIALS || result == LDAP_NO_SUCH_OBJECT ||
+           result == LDAP_INAPPROPRIATE_AUTH || result == LDAP_INVALID_DN_SYNTAX ||
+           result == LDAP_INSUFFICIENT_ACCESS || result == LDAP_UNWILLING_TO_PERFORM;
+}

@@ -113,6 +113,8 @@ size_t ldap_pdu_head(uint8_t *out, int32_t id, size_t rest_length);
 uint8_t ldap_response_tag(uint8_t request_tag);
 /* resultCode of a LDAPResult's contents; -1: malformed. */
 int ldap_pdu_result(LdapSpan op);
+/* Does the result of a bind say something about the name or the password? */
+bool ldap_result_is_no(int result);
 
 /* -- elements ---------------------------------------------------------------------------------- */
 

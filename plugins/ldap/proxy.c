@@ -343,7 +343,8 @@ ldap_proxy_bind(
         return;
     }
     uint8_t digest[LDAP_BIND_DIGEST_BYTES];
-    ldap_bind_cache_digest(pool->binds, config->id, config->version, name, password, digest);
+    /* By the name as it was given: which spellings are one name only the upstream knows. */
+    ldap_bind_cache_digest(pool->binds, config->id, config->version, dn, password, digest);
     if (pool->config.cache_binds && config->cache_s > 0 &&
         ldap_bind_cache_find(
             pool->binds, digest, ldap_epoch(pool->proxy, config->id), ph_monotonic_us())) {
@@ -359,18 +360,10 @@ ldap_proxy_bind(
     forward->dn = g_strdup(dn);
     forward->password = ph_secret_new(ph_secret_bytes(password), ph_secret_length(password));
     memcpy(forward->digest, digest, sizeof(digest));
+    forward->epoch = ldap_epoch(pool->proxy, config->id);
     ldap_proxy_belong(forward, operation);
     ph_metric_add(&pool->proxy->state->counters.forwarded, 1);
     ldap_upstream_submit(forward);
-}
-
-/* Does this result say something about the name or the password? */
-static bool
-is_no(int result)
-{
-    return result == LDAP_INVALID_CREDENTIALS || result == LDAP_NO_SUCH_OBJECT ||
-           result == LDAP_INAPPROPRIATE_AUTH || result == LDAP_INVALID_DN_SYNTAX ||
-           result == LDAP_INSUFFICIENT_ACCESS || result == LDAP_UNWILLING_TO_PERFORM;
 }
 
 static PH_ON_REACTOR void
@@ -381,9 +374,9 @@ bind_answered(LdapForward *forward, const LdapPdu *pdu)
     LdapOperation *operation = g_steal_pointer(&forward->operation);
     int result = ldap_pdu_result(pdu->op);
     if (result == LDAP_SUCCESS && pool->config.cache_binds && config->cache_s > 0)
-        ldap_bind_cache_put(pool->binds, forward->digest, ldap_epoch(pool->proxy, config->id),
+        ldap_bind_cache_put(pool->binds, forward->digest, forward->epoch,
             ph_monotonic_us() + config->cache_s * G_USEC_PER_SEC);
-    else if (is_no(result))
+    else if (ldap_result_is_no(result))
         ldap_bind_cache_remove(pool->binds, forward->digest);
     if (operation == NULL) {
         ldap_forward_free(forward);
@@ -393,7 +386,7 @@ bind_answered(LdapForward *forward, const LdapPdu *pdu)
     if (result == LDAP_SUCCESS) {
         accept_bind(operation, config, forward->dn, forward->password);
     } else {
-        if (is_no(result))
+        if (ldap_result_is_no(result))
             ph_metric_add(&pool->proxy->state->counters.bind_failures, 1);
         ldap_session_become(operation->session, LDAP_WHO_NOBODY, NULL, NULL, 0);
         ldap_proxy_write(operation, request_of(pdu));

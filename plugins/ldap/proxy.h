@@ -246,6 +246,7 @@ struct LdapForward {
     char *dn;           /* a bind's, as the client wrote it */
     PhSecret *password; /* a bind's */
     uint8_t digest[LDAP_BIND_DIGEST_BYTES];
+    uint64_t epoch; /* a bind's: when it was asked */
     LdapForward *next_spare;
 };
 

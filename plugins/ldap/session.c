@@ -250,15 +250,17 @@ ldap_abandon(LdapOperation *operation)
     ldap_operation_end(operation);
 }
 
-bool
+LdapResult
 ldap_operation_cancel(LdapOperation *operation, int32_t id)
 {
     LdapOperation *target = find(operation->session, id, operation);
     if (target == NULL)
-        return false;
+        return LDAP_NO_SUCH_OPERATION;
+    if (target->tag != LDAP_REQ_SEARCH && target->tag != LDAP_REQ_COMPARE)
+        return LDAP_CANNOT_CANCEL;
     write_result(target, LDAP_CANCELED, NULL, NULL);
     drop(target);
-    return true;
+    return LDAP_SUCCESS;
 }
 
 bool

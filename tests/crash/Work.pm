@@ -371,15 +371,24 @@ sub manager {
         }
         sleep 0.1;
     }
-    my $text = $self->until_done(sub {
-        my ($status, $list) = $self->server->cli(qw(alias list --limit 1000 --filter), "$self->{name}-");
-        $status == 0 ? "$list " : undef;
-    }, time + $last_look_s) // return $self->fault('nobody answers at the end');
-    $self->fault('more aliases than are looked at') if @acknowledged > 1000;
+    my $text = $self->until_done(sub { $self->all_aliases }, time + $last_look_s)
+        // return $self->fault('nobody answers at the end');
     for (@acknowledged) {
         $self->fault("lost: alias $_ was acknowledged and is not there") unless $text =~ /^\Q$_\E\s/m;
     }
     $self->write_down('looked last');
+}
+
+sub all_aliases {
+    my ($self) = @_;
+    my ($all, $after) = (' ');
+    do {
+        my ($status, $list) = $self->server->cli(qw(alias list --limit 1000 --filter), "$self->{name}-", defined $after ? ('--after', $after) : ());
+        return if $status;
+        $all .= "\n$list";
+        ($after) = $list =~ /^\(more: --after (.*)\)$/m;
+    } while (defined $after);
+    return $all;
 }
 
 # -- visitor: a page is whole and right, or the connection ends -----------------------------------------------------

@@ -60,7 +60,8 @@ static void
 splice(GByteArray *input, const GByteArray *from, GRand *random)
 {
     guint start = any(random, from->len);
-    guint length = MIN(1 + any(random, 64), from->len - start);
+    guint length = 1 + any(random, 64);
+    length = MIN(length, from->len - start);
     guint at = any(random, input->len + 1);
     guint tail = input->len - at;
     if (length == 0 || input->len + length > INPUT_MAX_BYTES)
@@ -76,6 +77,7 @@ change(GByteArray *input, const GPtrArray *corpus, GRand *random)
 {
     static const guint8 odd[] = { 0, 1, 0x7f, 0x80, 0xff, '\r', '\n', '"', '(', ')', '%', '{' };
     guint at = any(random, input->len);
+    guint length = 1 + any(random, 16);
     switch (any(random, 5)) {
     case 0:
         if (input->len > 0)
@@ -87,7 +89,7 @@ change(GByteArray *input, const GPtrArray *corpus, GRand *random)
         break;
     case 2:
         if (input->len > 0)
-            g_byte_array_remove_range(input, at, MIN(1 + any(random, 16), input->len - at));
+            g_byte_array_remove_range(input, at, MIN(length, input->len - at));
         break;
     case 3:
         splice(input, input, random);

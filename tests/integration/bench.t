@@ -113,8 +113,8 @@ sub web99 {
 }
 
 subtest 'web: everything of the mix' => sub {
-    my ($status, $report) = web99('http', qw(--connections 20 --rate 0 --seconds 3));
-    is($status, 0, 'all answers are right');
+    my ($status, $report, $text) = web99('http', qw(--connections 20 --rate 0 --seconds 3));
+    is($status, 0, 'all answers are right') or diag($text);
     is($report->{errors}, 0, 'no errors');
     cmp_ok($report->{bodies_checked}, '>', 10, 'answers were looked at byte by byte');
     cmp_ok($report->{ads_checked}, '>', 10, 'advertisements were worked out');
@@ -166,7 +166,7 @@ subtest 'mail: a few seconds of it' => sub {
         "$folder/password");
     my ($status, $text) = generator('mailent', @common, qw(--fill --inbox 25 --folders 3 --folder-messages 4 --scale 0.2));
     is($status, 0, 'it fills the mailboxes') or diag($text);
-    ($status, $text) = generator('mailent', @common, qw(--compress 3000 --warm-up 0.5 --seconds 3 --scale 0.2 --probe-share 0.2),
+    ($status, $text) = generator('mailent', @common, qw(--compress 3000 --warm-up 0.5 --seconds 3 --scale 0.2 --probe-share 0.2 --check-every 4),
         qw(--wrong-share 0.02), '--json', "$folder/mail.json");
     is($status, 0, 'all operations are within their limits') or diag($text);
     my $report = decode_json(Posthouse::slurp("$folder/mail.json"));

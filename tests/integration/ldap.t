@@ -278,11 +278,17 @@ subtest 'passwords' => sub {
     @as_alice = ('-x', '-D', $alice, '-w', 'battery-staple-9');
     is((tool('ldapwhoami', '-H', $secure, @as_alice))[0], 0, 'the new one is');
     like((tool(@passwd, @as_alice, '-a', 'wrong-horse-7', '-s', $password))[1], qr/\(49\)/, 'a wrong old password');
-    like((tool(@passwd, @as_alice, '-s', 'short'))[1], qr/\(19\)/, 'too short');
+    like((tool(@passwd, @as_alice, '-a', 'battery-staple-9', '-s', 'short'))[1], qr/\(19\)/, 'too short');
+    like((tool(@passwd, @as_alice, '-s', 'battery-staple-8'))[1], qr/\(53\)/, 'without the present one');
+    my ($app) = $server->cli_ok(qw(app-password add alice@example.test phone --json)) =~ /"password"\s*:\s*"([^"]+)"/;
+    my @as_phone = ('-x', '-D', $alice, '-w', $app);
+    is((tool('ldapwhoami', '-H', $secure, @as_phone))[0], 0, 'an app password reads');
+    like((tool(@passwd, @as_phone, '-a', $app, '-s', 'battery-staple-8'))[1], qr/\(49\)/, 'and does not change the account');
     like((tool(@passwd, @as_alice, '-s', 'battery-staple-8', "mail=bob\@example.test,ou=people,$base"))[1], qr/\(50\)/,
         'somebody else\'s');
     like((tool(@passwd, '-x', '-s', 'battery-staple-8'))[1], qr/\(50\)/, 'nobody\'s');
-    ($status, $text) = tool(@passwd, @as_alice, $alice);
+    like($server->cli_ok(qw(audit list --action user.passwd)), qr/alice\@example\.test/, 'a change is in the audit log');
+    ($status, $text) = tool(@passwd, @as_alice, '-a', 'battery-staple-9', $alice);
     is($status, 0, 'one that is made up');
     my ($made) = $text =~ /^New password: (\S+)$/m;
     is(length $made, 20, 'it is told');
