@@ -19,7 +19,8 @@ export function Dialog({ title, onClose, wide, children }: DialogProps): JSX.Ele
     useEffect(() => {
         const before = document.activeElement as HTMLElement | null;
         element.current?.showModal();
-        return () => before?.focus?.();
+        // While the dialog stands, all behind it is inert and takes no focus: it is given back when that is gone.
+        return () => queueMicrotask(() => before?.focus?.());
     }, []);
     return (
         <dialog ref={element} class={`dialog ${wide ? "is-wide" : ""}`} aria-labelledby={id}
