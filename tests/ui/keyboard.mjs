@@ -59,6 +59,7 @@ await test(async (open) => {
     is(await focused(), "Cancel", "a question begins at the harmless answer");
     await page.keyboard.press("Escape");
     await page.waitForSelector("dialog[open]", { state: "detached" });
+    await page.waitForFunction(() => document.activeElement?.textContent?.trim() === "Suspend", null, { timeout: 5000 }).catch(() => {});
     is(await focused(), "Suspend", "and gives the focus back");
     await page.goBack();
     await page.waitForSelector("h1:has-text('Accounts')");

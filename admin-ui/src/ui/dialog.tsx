@@ -16,11 +16,12 @@ interface DialogProps {
 export function Dialog({ title, onClose, wide, children }: DialogProps): JSX.Element {
     const element = useRef<HTMLDialogElement>(null);
     const id = useId();
+    // Taken before the dialog is there: what is in it may have the focus before the effect runs.
+    const before = useRef(document.activeElement as HTMLElement | null);
     useEffect(() => {
-        const before = document.activeElement as HTMLElement | null;
         element.current?.showModal();
         // While the dialog stands, all behind it is inert and takes no focus: it is given back when that is gone.
-        return () => queueMicrotask(() => before?.focus?.());
+        return () => queueMicrotask(() => before.current?.focus?.());
     }, []);
     return (
         <dialog ref={element} class={`dialog ${wide ? "is-wide" : ""}`} aria-labelledby={id}
