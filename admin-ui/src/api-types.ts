@@ -183,7 +183,7 @@ export interface Items {
         state?: string;
         /** what it is for, or what is wrong with it */
         why?: string;
-        /** to paste into the zone */
+        /** to paste into the zone; of a host with several addresses, several lines */
         line?: string;
         /** what the DNS says now, divided by " | " */
         found?: string;

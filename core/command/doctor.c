@@ -99,8 +99,12 @@ look_at_domain(Doctor *doctor, const char *domain)
         count(doctor, state);
         printf("%-8s %s %s%s%s\n", state, text_of(item, "type"), text_of(item, "name"),
             found[0] != '\0' ? ": " : "", found);
-        if (strcmp(state, "ok") != 0)
-            printf("         %s\n         %s\n", text_of(item, "why"), text_of(item, "line"));
+        if (strcmp(state, "ok") == 0)
+            continue;
+        printf("         %s\n", text_of(item, "why"));
+        g_auto(GStrv) lines = g_strsplit(text_of(item, "line"), "\n", -1);
+        for (char **line = lines; *line != NULL; line++)
+            printf("         %s\n", *line);
     }
     return true;
 }

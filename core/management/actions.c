@@ -14,7 +14,8 @@ enum { ACTION_DEADLINE_S = 30 };
 struct PhActionCall {
     const PhActionRow *row;
     const PhCaller *caller;
-    const char *blamed;      /* an argument's name, or null */
+    const char *blamed; /* an argument's name, or null */
+    bool writes_what_it_read;
     int64_t about_tenant_id; /* for the audit log */
     JsonObject *arguments;   /* may be null */
     GHashTable *secrets;     /* name -> PhSecret, made when asked for */
@@ -65,6 +66,13 @@ ph_action_secret(const PhActionCall *call, const char *name)
         g_hash_table_insert(call->secrets, g_strdup(name), secret);
     }
     return secret;
+}
+
+int64_t
+ph_action_version(PhActionCall *call, int64_t read)
+{
+    call->writes_what_it_read = argument(call, "if_version") == NULL;
+    return ph_action_int(call, "if_version", read);
 }
 
 int64_t
@@ -651,6 +659,25 @@ may_call(const PhActionCall *call, GError **error)
     return false;
 }
 
+/* Read, altered and written: begun anew when somebody else wrote meanwhile. */
+PH_IN_JOB static bool
+run_change(PhActionCall *call, GError **error)
+{
+    enum { TRIES_MAX = 5 };
+    for (int tries = 1;; tries++) {
+        g_autoptr(GError) failure = NULL;
+        if (call->row->run(call, &failure))
+            return true;
+        if (ph_error_code(failure) != PH_ERROR_CONFLICT || !call->writes_what_it_read ||
+            tries == TRIES_MAX) {
+            g_propagate_error(error, g_steal_pointer(&failure));
+            return false;
+        }
+        call->writes_what_it_read = false;
+        call->blamed = NULL;
+    }
+}
+
 PH_IN_JOB static bool
 run_call(PhActionCall *call, GError **error)
 {
@@ -664,7 +691,7 @@ run_call(PhActionCall *call, GError **error)
         return call->row->run(call, error);
     g_autoptr(GError) failure = NULL;
     g_autoptr(JsonObject) before = look_at_subject(call);
-    bool good = call->row->run(call, &failure);
+    bool good = run_change(call, &failure);
     g_autoptr(JsonObject) after = good ? look_at_subject(call) : NULL;
     write_audit(call, before, after, failure);
     if (!good)

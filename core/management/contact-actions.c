@@ -203,7 +203,7 @@ contact_change(PhActionCall *call, GError **error)
     ph_assert_in_job();
     g_autoptr(PhContact) contact = find_contact(call, error);
     return contact != NULL && take_fields(call, contact, error) &&
-           ph_contact_put_blocking(contact, ph_action_int(call, "if_version", -1),
+           ph_contact_put_blocking(contact, ph_action_version(call, contact->version),
                ph_action_deadline_us(call), NULL, error);
 }
 

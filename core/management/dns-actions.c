@@ -35,7 +35,8 @@ static const PhAnswerRow answers[] = {
     PH_ITEM("state", TEXT,
         "ok, missing, wrong, optional (missing, and many do without) or unknown (could not ask)"),
     PH_ITEM("why", TEXT, "what it is for, or what is wrong with it"),
-    PH_ITEM("line", TEXT, "to paste into the zone"),
+    PH_ITEM(
+        "line", TEXT, "to paste into the zone; of a host with several addresses, several lines"),
     PH_ITEM("found", TEXT, "what the DNS says now, divided by \" | \""),
     { 0 },
 };
@@ -124,14 +125,15 @@ is_private(int family, const void *bytes)
            (b[0] == 169 && b[1] == 254);
 }
 
-/* Addresses of this host that others could reach, divided by " or ". */
+/* A line for each address of this host that others could reach. */
 static char *
-own_addresses(int family)
+host_lines(const char *host, int family)
 {
-    g_autoptr(GString) text = g_string_new(NULL);
+    const char *type = family == AF_INET ? "A" : "AAAA";
+    g_autoptr(GString) lines = g_string_new(NULL);
     struct ifaddrs *all = NULL;
     if (getifaddrs(&all) != 0)
-        return g_strdup("");
+        all = NULL;
     for (const struct ifaddrs *at = all; at != NULL; at = at->ifa_next) {
         char address[INET6_ADDRSTRLEN];
         if (at->ifa_addr == NULL || at->ifa_addr->sa_family != family ||
@@ -142,10 +144,14 @@ own_addresses(int family)
         const void *bytes = family == AF_INET ? (const void *)&in->sin_addr : &in6->sin6_addr;
         if (!is_private(family, bytes) &&
             inet_ntop(family, bytes, address, sizeof(address)) != NULL)
-            g_string_append_printf(text, "%s%s", text->len > 0 ? " or " : "", address);
+            g_string_append_printf(
+                lines, "%s%s. IN %s %s", lines->len > 0 ? "\n" : "", host, type, address);
     }
-    freeifaddrs(all);
-    return g_string_free(g_steal_pointer(&text), FALSE);
+    if (all != NULL)
+        freeifaddrs(all);
+    if (lines->len == 0)
+        g_string_printf(lines, "%s. IN %s (the address of this server)", host, type);
+    return g_string_free(g_steal_pointer(&lines), FALSE);
 }
 
 PH_IN_JOB static void
@@ -169,9 +175,7 @@ look_at_host(const Look *look, PhRecordType type)
 {
     bool v4 = type == PH_RECORD_A;
     g_autoptr(GPtrArray) found = ask(look, look->host, type);
-    g_autofree char *own = own_addresses(v4 ? AF_INET : AF_INET6);
-    g_autofree char *line = g_strdup_printf("%s. IN %s %s", look->host, v4 ? "A" : "AAAA",
-        own[0] != '\0' ? own : "(the address of this server)");
+    g_autofree char *line = host_lines(look->host, v4 ? AF_INET : AF_INET6);
     Verdict verdict = found == NULL    ? VERDICT_UNKNOWN
                       : found->len > 0 ? VERDICT_OK
                       : v4             ? VERDICT_MISSING

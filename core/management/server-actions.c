@@ -594,10 +594,10 @@ check_durability(PhActionCall *call)
     g_autofree char *off = ph_store_durability_blocking(ph_action_deadline_us(call), &away);
     if (off == NULL)
         return;
-    g_autofree char *text = g_strdup_printf("Off in PostgreSQL: %s.", off);
+    g_autofree char *text = g_strdup_printf("PostgreSQL runs with %s.", off);
     answer_check(call, "durability", "What is kept over a power cut", off[0] != '\0' ? "bad" : "ok",
         off[0] != '\0' ? text : "All that was acknowledged.",
-        off[0] != '\0' ? "Switch it on in postgresql.conf: acknowledged mail may be lost." : NULL);
+        off[0] != '\0' ? "Set it to on in postgresql.conf: acknowledged mail may be lost." : NULL);
 }
 
 static void

@@ -328,7 +328,7 @@ site_change(PhActionCall *call, GError **error)
     if (site == NULL || !take_options(call, site, error))
         return false;
     ph_action_blame(call, "name");
-    return ph_stored_site_put_blocking(site, ph_action_int(call, "if_version", -1),
+    return ph_stored_site_put_blocking(site, ph_action_version(call, site->version),
                ph_action_deadline_us(call), NULL, error) &&
            ph_configuration_load_blocking(ph_action_deadline_us(call), error);
 }

@@ -131,6 +131,8 @@ PH_IN_JOB static bool
 seal_password(const PhUpstream *upstream, int64_t deadline_us, GBytes **sealed_out, GError **error)
 {
     *sealed_out = NULL;
+    if (upstream->bind_dn[0] == '\0')
+        return true; /* a password of nobody is kept no longer */
     if (upstream->password != NULL) {
         size_t length = ph_secret_length(upstream->password);
         if (length > 0)

@@ -119,6 +119,10 @@ PH_API PhRole ph_action_role(const PhActionCall *call);
 /* May the caller see and change what belongs to this tenant? An operator may everything; others are
  * told NOT_FOUND by the function. */
 PH_API bool ph_action_may_tenant(const PhActionCall *call, int64_t tenant_id);
+/* The version that a thing must have to be written back: the caller's argument "if_version", or the one
+ * that was read. Without the argument the function is run again when the thing was changed in between,
+ * so that nobody's change is undone by what another one did not mean to touch. */
+PH_API int64_t ph_action_version(PhActionCall *call, int64_t read);
 /* Which argument the error is about, when the function fails; otherwise it is the first positional
  * one. */
 PH_API void ph_action_blame(PhActionCall *call, const char *argument);

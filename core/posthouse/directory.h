@@ -39,6 +39,7 @@ typedef struct PhEntry {
     GPtrArray *others;   /* char *, of a group: its other targets */
     int64_t created_us;
     int64_t version;
+    char *place; /* a list goes on behind it with this as `after` */
 } PhEntry;
 
 PH_API void ph_entry_free(PhEntry *entry);

@@ -183,6 +183,18 @@ static const PhStatement list_accounts = {
     "LIMIT $4::bigint",
 };
 
+static void *
+read_account(const PGresult *rows, int i)
+{
+    return ph_account_from_row(rows, i);
+}
+
+static const PhListing account_listing = {
+    .read_item = read_account,
+    .free_item = (GDestroyNotify)ph_account_free,
+    .place = 3,
+};
+
 PhPage *
 ph_account_list_blocking(const PhListFilter *filter, const char *after, unsigned limit,
     int64_t deadline_us, GError **error)
@@ -203,19 +215,7 @@ ph_account_list_blocking(const PhListFilter *filter, const char *after, unsigned
     ph_param_int64(params, limit);
     ph_param_int64(params, filter->tenant_id);
     ph_param_int64(params, filter->states);
-    if (!ph_batch_run_blocking(lease, &batch, PH_BATCH_SAFE, error))
-        return NULL;
-    const PGresult *rows = ph_batch_result(&batch, 0);
-    PhPage *page = g_new0(PhPage, 1);
-    page->items = g_ptr_array_new_with_free_func((GDestroyNotify)ph_account_free);
-    const char *last = NULL;
-    for (int i = 0; i < PQntuples(rows); i++) {
-        PhAccount *account = ph_account_from_row(rows, i);
-        last = account->address;
-        g_ptr_array_add(page->items, account);
-    }
-    ph_page_finish(page, limit, last);
-    return page;
+    return ph_page_read_blocking(lease, &batch, &account_listing, limit, error);
 }
 
 /* -- changing ---------------------------------------------------------------------------------- */

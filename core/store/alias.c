@@ -133,7 +133,7 @@ ph_alias_remove_blocking(
 /* The place to go on from is "address target", and the order is that of this text. */
 static const PhStatement list_aliases = {
     "alias-list",
-    "SELECT l.address, l.target\n"
+    "SELECT l.address, l.target, l.place\n"
     "FROM (\n"
     "    SELECT t.local_part || '@' || d.name AS address, t.target, t.local_part || '@' || d.name || ' ' || t.target AS place\n"
     "    FROM alias_target t\n"
@@ -145,6 +145,21 @@ static const PhStatement list_aliases = {
     "  AND ($2::text IS NULL OR l.address LIKE $2::text OR l.target LIKE $2::text)\n"
     "ORDER BY l.place COLLATE \"C\"\n"
     "LIMIT $4::bigint",
+};
+
+static void *
+read_alias(const PGresult *rows, int i)
+{
+    PhAlias *alias = g_new0(PhAlias, 1);
+    alias->address = ph_cell_dup(rows, i, 0);
+    alias->target = ph_cell_dup(rows, i, 1);
+    return alias;
+}
+
+static const PhListing alias_listing = {
+    .read_item = read_alias,
+    .free_item = (GDestroyNotify)ph_alias_free,
+    .place = 2,
 };
 
 PhPage *
@@ -170,20 +185,5 @@ ph_alias_list_blocking(const PhListFilter *filter, const char *after, unsigned l
     ph_param_int64(params, limit);
     ph_param_int64(params, filter->tenant_id);
     ph_param_text(params, target != NULL ? target->whole : NULL);
-    if (!ph_batch_run_blocking(lease, &batch, PH_BATCH_SAFE, error))
-        return NULL;
-    const PGresult *rows = ph_batch_result(&batch, 0);
-    PhPage *page = g_new0(PhPage, 1);
-    page->items = g_ptr_array_new_with_free_func((GDestroyNotify)ph_alias_free);
-    g_autofree char *last = NULL;
-    for (int i = 0; i < PQntuples(rows); i++) {
-        PhAlias *alias = g_new0(PhAlias, 1);
-        alias->address = ph_cell_dup(rows, i, 0);
-        alias->target = ph_cell_dup(rows, i, 1);
-        g_free(last);
-        last = g_strconcat(alias->address, " ", alias->target, NULL);
-        g_ptr_array_add(page->items, alias);
-    }
-    ph_page_finish(page, limit, last);
-    return page;
+    return ph_page_read_blocking(lease, &batch, &alias_listing, limit, error);
 }

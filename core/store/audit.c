@@ -48,7 +48,7 @@ ph_audit_write_blocking(const PhAuditNote *note, int64_t deadline_us, GError **e
 
 static const PhStatement list_entries = {
     "audit-list",
-    "SELECT audit_id, at, actor, origin, action, target, outcome, detail, before, after, tenant_id\n"
+    "SELECT audit_id, at, actor, origin, action, target, outcome, detail, before, after, tenant_id, audit_id::text AS place\n"
     "FROM audit_log\n"
     "WHERE audit_id < $1::bigint\n"
     "  AND ($2::text IS NULL OR actor = $2::text)\n"
@@ -59,7 +59,7 @@ static const PhStatement list_entries = {
     "LIMIT $4::bigint",
 };
 
-static PhAuditEntry *
+static void *
 entry_from_row(const PGresult *rows, int i)
 {
     PhAuditEntry *entry = g_new0(PhAuditEntry, 1);
@@ -76,6 +76,12 @@ entry_from_row(const PGresult *rows, int i)
     entry->tenant_id = ph_cell_int64(rows, i, 10);
     return entry;
 }
+
+static const PhListing audit_listing = {
+    .read_item = entry_from_row,
+    .free_item = (GDestroyNotify)ph_audit_entry_free,
+    .place = 11,
+};
 
 PhPage *
 ph_audit_list_blocking(const PhAuditFilter *filter, const char *after, unsigned limit,
@@ -94,16 +100,5 @@ ph_audit_list_blocking(const PhAuditFilter *filter, const char *after, unsigned 
     ph_param_int64(params, limit);
     ph_param_int64(params, filter->tenant_id);
     ph_param_text(params, pattern);
-    if (!ph_batch_run_blocking(lease, &batch, PH_BATCH_SAFE, error))
-        return NULL;
-    const PGresult *rows = ph_batch_result(&batch, 0);
-    PhPage *page = g_new0(PhPage, 1);
-    page->items = g_ptr_array_new_with_free_func((GDestroyNotify)ph_audit_entry_free);
-    for (int i = 0; i < PQntuples(rows); i++)
-        g_ptr_array_add(page->items, entry_from_row(rows, i));
-    if (limit > 0 && page->items->len == limit) {
-        const PhAuditEntry *last = page->items->pdata[page->items->len - 1];
-        page->next = g_strdup_printf("%" G_GINT64_FORMAT, last->id);
-    }
-    return page;
+    return ph_page_read_blocking(lease, &batch, &audit_listing, limit, error);
 }

@@ -306,6 +306,23 @@ static const PhStatement list_operators = {
     "LIMIT $3::bigint",
 };
 
+static void *
+read_operator(const PGresult *rows, int i)
+{
+    PhOperator *operator= g_new0(PhOperator, 1);
+    operator->name = ph_cell_dup(rows, i, 0);
+    operator->tenant_id = ph_cell_int64(rows, i, 1);
+    operator->tenant = ph_cell_dup(rows, i, 2);
+    operator->created_us = ph_cell_timestamp_us(rows, i, 3);
+    return operator;
+}
+
+static const PhListing operator_listing = {
+    .read_item = read_operator,
+    .free_item = (GDestroyNotify)ph_operator_free,
+    .place = 0,
+};
+
 PhPage *
 ph_operator_list_blocking(
     const char *filter, const char *after, unsigned limit, int64_t deadline_us, GError **error)
@@ -320,23 +337,7 @@ ph_operator_list_blocking(
     ph_param_text(params, after != NULL ? after : "");
     ph_param_text(params, pattern);
     ph_param_int64(params, limit);
-    if (!ph_batch_run_blocking(lease, &batch, PH_BATCH_SAFE, error))
-        return NULL;
-    const PGresult *rows = ph_batch_result(&batch, 0);
-    PhPage *page = g_new0(PhPage, 1);
-    page->items = g_ptr_array_new_with_free_func((GDestroyNotify)ph_operator_free);
-    const char *last = NULL;
-    for (int i = 0; i < PQntuples(rows); i++) {
-        PhOperator *operator= g_new0(PhOperator, 1);
-        operator->name = ph_cell_dup(rows, i, 0);
-        operator->tenant_id = ph_cell_int64(rows, i, 1);
-        operator->tenant = ph_cell_dup(rows, i, 2);
-        operator->created_us = ph_cell_timestamp_us(rows, i, 3);
-        last = operator->name;
-        g_ptr_array_add(page->items, operator);
-    }
-    ph_page_finish(page, limit, last);
-    return page;
+    return ph_page_read_blocking(lease, &batch, &operator_listing, limit, error);
 }
 
 /* -- tenants ----------------------------------------------------------------------------------- */
@@ -348,6 +349,23 @@ static const PhStatement list_tenants = {
     "WHERE t.name > $1::text AND ($2::text IS NULL OR t.name LIKE $2::text)\n"
     "ORDER BY t.name\n"
     "LIMIT $3::bigint",
+};
+
+static void *
+read_tenant(const PGresult *rows, int i)
+{
+    PhTenant *tenant = g_new0(PhTenant, 1);
+    tenant->id = ph_cell_int64(rows, i, 0);
+    tenant->name = ph_cell_dup(rows, i, 1);
+    tenant->n_domains = ph_cell_int64(rows, i, 2);
+    tenant->created_us = ph_cell_timestamp_us(rows, i, 3);
+    return tenant;
+}
+
+static const PhListing tenant_listing = {
+    .read_item = read_tenant,
+    .free_item = (GDestroyNotify)ph_tenant_free,
+    .place = 1,
 };
 
 PhPage *
@@ -364,23 +382,7 @@ ph_tenant_list_blocking(
     ph_param_text(params, after != NULL ? after : "");
     ph_param_text(params, pattern);
     ph_param_int64(params, limit);
-    if (!ph_batch_run_blocking(lease, &batch, PH_BATCH_SAFE, error))
-        return NULL;
-    const PGresult *rows = ph_batch_result(&batch, 0);
-    PhPage *page = g_new0(PhPage, 1);
-    page->items = g_ptr_array_new_with_free_func((GDestroyNotify)ph_tenant_free);
-    const char *last = NULL;
-    for (int i = 0; i < PQntuples(rows); i++) {
-        PhTenant *tenant = g_new0(PhTenant, 1);
-        tenant->id = ph_cell_int64(rows, i, 0);
-        tenant->name = ph_cell_dup(rows, i, 1);
-        tenant->n_domains = ph_cell_int64(rows, i, 2);
-        tenant->created_us = ph_cell_timestamp_us(rows, i, 3);
-        last = tenant->name;
-        g_ptr_array_add(page->items, tenant);
-    }
-    ph_page_finish(page, limit, last);
-    return page;
+    return ph_page_read_blocking(lease, &batch, &tenant_listing, limit, error);
 }
 
 static const PhStatement find_tenant = {

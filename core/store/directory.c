@@ -1,7 +1,7 @@
 /* directory.c - accounts, aliases and contacts as entries of a directory; contacts; upstreams
  *
- * The three kinds of entries come from three tables and are listed as one: by kind, domain and key, with
- * that text as the place to go on from. What a client asks for may be any filter; the database is given
+ * The three kinds of entries come from three tables and are listed as one: by kind, domain and key, and
+ * the text of these is the place to go on from. What a client asks for may be any filter; the database is given
  * only what narrows it safely (texts of ASCII letters, compared without their case; names with other letters,
  * which may be folded to such, are left in), so that what it leaves out can never fit.
  */
@@ -30,6 +30,7 @@ ph_entry_free(PhEntry *entry)
     g_ptr_array_unref(entry->mail);
     g_ptr_array_unref(entry->accounts);
     g_ptr_array_unref(entry->others);
+    g_free(entry->place);
     g_free(entry);
 }
 
@@ -60,64 +61,127 @@ ph_stored_upstream_free(PhStoredUpstream *stored)
 
 /* -- entries ----------------------------------------------------------------------------------- */
 
-/* What leads to one account and nothing else makes it one more address of that account; every other
+/* One statement for each kind, with the same parameters and columns: whose ($1), domain ($2, with those
+ * below: $3), the domain and key to go on behind ($4, $5), one key ($6), texts ($7), how many ($8). Each
+ * domain's rows come from an index in their order and end at the limit, so that a page costs what it holds,
+ * not what the tenant has.
+ *
+ * What leads to one account and nothing else makes it one more address of that account; every other
  * alias is a group. Lists are divided by newlines on their way here: no address has one. */
-static const PhStatement list_entries = {
-    "entry-list",
-    "WITH theirs AS (\n"
-    "    SELECT domain_id, tenant_id, name, name_ascii\n"
-    "    FROM domain\n"
-    "    WHERE $1::bigint < 0 OR tenant_id = $1::bigint\n"
-    "), visible AS (\n"
-    "    SELECT *\n"
-    "    FROM theirs\n"
-    "    WHERE $2::text IS NULL OR name_ascii = $2::text\n"
-    "       OR ($3::boolean AND right(name_ascii, length($2::text) + 1) = '.' || $2::text)\n"
-    "), alias AS (\n"
-    "    SELECT d.domain_id, t.local_part || '@' || d.name AS address, t.local_part,\n"
-    "           count(l.address) AS n_accounts, count(*) AS n_targets,\n"
-    "           string_agg(l.address, E'\\n' ORDER BY l.address) AS accounts,\n"
-    "           string_agg(t.target, E'\\n' ORDER BY t.target) FILTER (WHERE l.address IS NULL) AS others\n"
-    "    FROM theirs d\n"
-    "    JOIN alias_target t ON t.domain_id = d.domain_id\n"
-    "    LEFT JOIN account l ON l.address = t.target AND l.tenant_id = d.tenant_id AND l.state = 0\n"
-    "    GROUP BY d.domain_id, d.name, t.local_part\n"
-    "), extra AS (\n"
-    "    SELECT accounts AS address, string_agg(address, E'\\n' ORDER BY address) AS mail\n"
-    "    FROM alias\n"
-    "    WHERE n_accounts = 1 AND n_targets = 1\n"
-    "    GROUP BY accounts\n"
-    "), entry AS (\n"
-    "    SELECT 0 AS kind, c.account_id AS id, v.domain_id, v.tenant_id, v.name_ascii AS domain, c.address AS key,\n"
-    "           c.display_name AS name, '' AS given_name, '' AS surname, '' AS organization, '' AS telephone,\n"
-    "           c.address || coalesce(E'\\n' || e.mail, '') AS mail, '' AS accounts, '' AS others, c.created_at, c.version\n"
-    "    FROM visible v\n"
-    "    JOIN account c ON c.domain_id = v.domain_id AND c.state = 0\n"
-    "    LEFT JOIN extra e ON e.address = c.address\n"
-    "    WHERE ($4::bigint & 1) <> 0\n"
-    "    UNION ALL\n"
-    "    SELECT 1, 0, v.domain_id, v.tenant_id, v.name_ascii, x.address, x.local_part, '', '', '', '',\n"
-    "           x.address, coalesce(x.accounts, ''), coalesce(x.others, ''), '2000-01-01Z'::timestamptz, 1\n"
-    "    FROM visible v\n"
-    "    JOIN alias x ON x.domain_id = v.domain_id AND (x.n_accounts <> 1 OR x.n_targets <> 1)\n"
-    "    WHERE ($4::bigint & 2) <> 0\n"
-    "    UNION ALL\n"
-    "    SELECT 2, k.contact_id, v.domain_id, v.tenant_id, v.name_ascii, k.contact_id::text, k.name, k.given_name, k.surname,\n"
-    "           k.organization, k.telephone, replace(k.mail, ',', E'\\n'), '', '', k.created_at, k.version\n"
-    "    FROM visible v\n"
-    "    JOIN contact k ON k.domain_id = v.domain_id\n"
-    "    WHERE ($4::bigint & 4) <> 0\n"
+#define VISIBLE \
+    "WITH theirs AS NOT MATERIALIZED (\n" \
+    "    SELECT domain_id, tenant_id, name, name_ascii\n" \
+    "    FROM domain\n" \
+    "    WHERE $1::bigint < 0 OR tenant_id = $1::bigint\n" \
+    "), visible AS (\n" \
+    "    SELECT *\n" \
+    "    FROM theirs\n" \
+    "    WHERE name_ascii >= $4::text\n" \
+    "      AND ($2::text IS NULL OR name_ascii = $2::text\n" \
+    "           OR ($3::boolean AND right(name_ascii, length($2::text) + 1) = '.' || $2::text))\n" \
     ")\n"
-    "SELECT kind, id, domain_id, tenant_id, domain, key, name, given_name, surname, organization, telephone, mail,\n"
-    "       accounts, others, created_at, version, kind::text || ' ' || domain || ' ' || key AS place\n"
-    "FROM entry\n"
-    "WHERE (kind::text || ' ' || domain || ' ' || key) COLLATE \"C\" > $5::text\n"
-    "  AND ($6::text IS NULL OR key = $6::text)\n"
-    "  AND ($7::text IS NULL OR octet_length(name || surname || given_name || organization) <> char_length(name || surname || given_name || organization)\n"
-    "       OR lower(name || ' ' || given_name || ' ' || surname || ' ' || organization || ' ' || telephone\n"
-    "       || ' ' || mail || ' ' || accounts || ' ' || others || ' ' || key) LIKE ANY (string_to_array($7::text, E'\\n')))\n"
-    "ORDER BY (kind::text || ' ' || domain || ' ' || key) COLLATE \"C\"\n"
-    "LIMIT $8::bigint",
+
+#define PATTERNS "ANY (string_to_array($7::text, E'\\n'))"
+
+/* Names with other letters than ASCII may be folded to what is asked for. */
+#define HAS_OTHER_LETTERS(text) "octet_length(" text ") <> char_length(" text ")"
+
+static const PhStatement list_accounts = {
+    "entry-accounts",
+    VISIBLE
+    "SELECT 0::integer, c.account_id, v.domain_id, v.tenant_id, v.name_ascii, c.address, c.display_name, '', '', '', '',\n"
+    "       c.address || coalesce((\n"
+    "           SELECT string_agg(E'\\n' || t.local_part || '@' || d.name, '' ORDER BY t.local_part || '@' || d.name)\n"
+    "           FROM alias_target t\n"
+    "           JOIN domain d ON d.domain_id = t.domain_id\n"
+    "           WHERE t.target = c.address AND d.tenant_id = v.tenant_id AND NOT EXISTS (\n"
+    "               SELECT FROM alias_target o\n"
+    "               WHERE o.domain_id = t.domain_id AND o.local_part = t.local_part AND o.target <> t.target\n"
+    "           )), ''),\n"
+    "       '', '', c.created_at, c.version\n"
+    "FROM visible v\n"
+    "CROSS JOIN LATERAL (\n"
+    "    SELECT *\n"
+    "    FROM account a\n"
+    "    WHERE a.domain_id = v.domain_id AND a.state = 0\n"
+    "      AND a.address > CASE WHEN v.name_ascii = $4::text THEN $5::text ELSE '' END\n"
+    "      AND ($6::text IS NULL OR a.address = $6::text)\n"
+    "      AND ($7::text IS NULL OR " HAS_OTHER_LETTERS(
+        "a.display_name || a.address") "\n"
+                                       "           OR lower(a.display_name || ' ' || a.address) LIKE " PATTERNS
+                                       "\n"
+                                       "           OR a.address IN (\n"
+                                       "               SELECT t.target\n"
+                                       "               FROM theirs d\n"
+                                       "               JOIN alias_target t ON t.domain_id = d.domain_id\n"
+                                       "               WHERE lower(t.local_part || '@' || d.name) LIKE " PATTERNS
+                                       "))\n"
+                                       "    ORDER BY a.address\n"
+                                       "    LIMIT $8::bigint\n"
+                                       ") c\n"
+                                       "ORDER BY v.name_ascii, c.address\n"
+                                       "LIMIT $8::bigint",
+};
+
+static const PhStatement list_groups = {
+    "entry-groups",
+    VISIBLE
+    "SELECT 1::integer, 0::bigint, v.domain_id, v.tenant_id, v.name_ascii, g.local_part || '@' || v.name, g.local_part, '', '', '', '',\n"
+    "       g.local_part || '@' || v.name, g.accounts, g.others, '2000-01-01Z'::timestamptz, 1::bigint\n"
+    "FROM visible v\n"
+    "CROSS JOIN LATERAL (\n"
+    "    SELECT t.local_part,\n"
+    "           coalesce(string_agg(l.address, E'\\n' ORDER BY l.address), '') AS accounts,\n"
+    "           coalesce(string_agg(t.target, E'\\n' ORDER BY t.target) FILTER (WHERE l.address IS NULL), '') AS others\n"
+    "    FROM alias_target t\n"
+    "    LEFT JOIN account l ON l.address = t.target AND l.tenant_id = v.tenant_id AND l.state = 0\n"
+    "    WHERE t.domain_id = v.domain_id\n"
+    "      AND t.local_part > CASE WHEN v.name_ascii = $4::text THEN left($5::text, -(length(v.name) + 1)) ELSE '' END\n"
+    "      AND ($6::text IS NULL OR (t.local_part = left($6::text, -(length(v.name) + 1))\n"
+    "           AND right($6::text, length(v.name) + 1) = '@' || v.name))\n"
+    "    GROUP BY t.local_part\n"
+    "    HAVING (count(l.address) <> 1 OR count(*) <> 1)\n"
+    "       AND ($7::text IS NULL OR " HAS_OTHER_LETTERS(
+        "t.local_part") "\n"
+                        "            OR lower(t.local_part || '@' || v.name || ' ' || string_agg(t.target, ' ')) LIKE " PATTERNS
+                        ")\n"
+                        "    ORDER BY t.local_part\n"
+                        "    LIMIT $8::bigint\n"
+                        ") g\n"
+                        "ORDER BY v.name_ascii, g.local_part\n"
+                        "LIMIT $8::bigint",
+};
+
+#define CONTACT_NAMES "k.name || k.surname || k.given_name || k.organization"
+
+static const PhStatement list_contact_entries = {
+    "entry-contacts",
+    VISIBLE
+    "SELECT 2::integer, c.contact_id, v.domain_id, v.tenant_id, v.name_ascii, c.contact_id::text, c.name, c.given_name,\n"
+    "       c.surname, c.organization, c.telephone, replace(c.mail, ',', E'\\n'), '', '', c.created_at, c.version\n"
+    "FROM visible v\n"
+    "CROSS JOIN LATERAL (\n"
+    "    SELECT *\n"
+    "    FROM contact k\n"
+    "    WHERE k.domain_id = v.domain_id\n"
+    "      AND k.contact_id > CASE WHEN v.name_ascii = $4::text THEN $5::text::bigint ELSE 0 END\n"
+    "      AND ($6::text IS NULL OR k.contact_id::text = $6::text)\n"
+    "      AND ($7::text IS NULL OR " HAS_OTHER_LETTERS(
+        CONTACT_NAMES) "\n"
+                       "           OR lower(k.name || ' ' || k.given_name || ' ' || k.surname || ' ' || k.organization || ' ' || k.telephone\n"
+                       "               || ' ' || k.mail || ' ' || k.contact_id::text) LIKE " PATTERNS
+                       ")\n"
+                       "    ORDER BY k.contact_id\n"
+                       "    LIMIT $8::bigint\n"
+                       ") c\n"
+                       "ORDER BY v.name_ascii, c.contact_id\n"
+                       "LIMIT $8::bigint",
+};
+
+static const PhStatement *const entry_statements[] = {
+    [PH_ENTRY_ACCOUNT] = &list_accounts,
+    [PH_ENTRY_GROUP] = &list_groups,
+    [PH_ENTRY_CONTACT] = &list_contact_entries,
 };
 
 static GPtrArray *
@@ -152,6 +216,7 @@ entry_from_row(const PGresult *rows, int i)
     entry->others = split_list(ph_cell_dup(rows, i, 13));
     entry->created_us = ph_cell_timestamp_us(rows, i, 14);
     entry->version = ph_cell_int64(rows, i, 15);
+    entry->place = g_strdup_printf("%d %s %s", (int)entry->kind, entry->domain, entry->key);
     if (entry->name[0] == '\0') {
         g_free(entry->name);
         entry->name = g_strdup(entry->mail->len > 0 ? entry->mail->pdata[0] : entry->key);
@@ -195,43 +260,61 @@ patterns_of(const char *const *texts)
     return g_string_free(g_steal_pointer(&patterns), FALSE);
 }
 
+/* Appends what is left of one kind, as far as the limit goes. */
+PH_IN_JOB static bool
+list_kind(PhLease *lease, const PhEntryQuery *query, PhEntryKind kind, const char *const *place,
+    unsigned limit, GPtrArray *items, GError **error)
+{
+    bool is_begun = place != NULL && kind == (PhEntryKind)(place[0][0] - '0');
+    g_autofree char *patterns = patterns_of(query->texts);
+    g_auto(PhBatch) batch;
+    ph_batch_init(&batch);
+    PhParams *params = ph_batch_add(&batch, entry_statements[kind]);
+    ph_param_int64(params, query->tenant_id);
+    ph_param_text(params, query->domain);
+    ph_param_bool(params, query->domains_below);
+    ph_param_text(params, is_begun ? place[1] : "");
+    ph_param_text(params, is_begun ? place[2] : kind == PH_ENTRY_CONTACT ? "0" : "");
+    ph_param_text(params, query->key);
+    ph_param_text(params, patterns);
+    ph_param_int64(params, limit - items->len);
+    if (!ph_batch_run_blocking(lease, &batch, PH_BATCH_SAFE, error))
+        return false;
+    const PGresult *rows = ph_batch_result(&batch, 0);
+    for (int i = 0; i < PQntuples(rows); i++)
+        g_ptr_array_add(items, entry_from_row(rows, i));
+    return true;
+}
+
 PhPage *
 ph_entry_list_blocking(const PhEntryQuery *query, const char *after, unsigned limit,
     int64_t deadline_us, GError **error)
 {
+    enum { KIND, DOMAIN, KEY, N_PARTS };
+    g_auto(GStrv) place = after != NULL ? g_strsplit(after, " ", N_PARTS) : NULL;
+    if (place != NULL && (g_strv_length(place) != N_PARTS || place[KIND][0] < '0')) {
+        g_set_error(error, PH_ERROR, PH_ERROR_SYNTAX, "\"%s\" is no place of a list", after);
+        return NULL;
+    }
     g_autoptr(PhLease) lease = ph_store_lease_blocking(deadline_us, error);
     if (lease == NULL)
         return NULL;
-    g_autofree char *patterns = patterns_of(query->texts);
-    g_auto(PhBatch) batch;
-    ph_batch_init(&batch);
-    PhParams *params = ph_batch_add(&batch, &list_entries);
-    ph_param_int64(params, query->tenant_id);
-    ph_param_text(params, query->domain);
-    ph_param_bool(params, query->domains_below);
-    ph_param_int64(params, query->kinds);
-    ph_param_text(params, after != NULL ? after : "");
-    ph_param_text(params, query->key);
-    ph_param_text(params, patterns);
-    ph_param_int64(params, limit);
-    if (!ph_batch_run_blocking(lease, &batch, PH_BATCH_SAFE, error))
-        return NULL;
-    const PGresult *rows = ph_batch_result(&batch, 0);
-    PhPage *page = g_new0(PhPage, 1);
-    page->items = g_ptr_array_new_with_free_func((GDestroyNotify)ph_entry_free);
-    int n = PQntuples(rows);
-    for (int i = 0; i < n; i++)
-        g_ptr_array_add(page->items, entry_from_row(rows, i));
-    g_autofree char *last = n > 0 ? ph_cell_dup(rows, n - 1, 16) : NULL;
-    ph_page_finish(page, limit, last);
-    return page;
+    g_autoptr(PhPage) page = ph_page_new((GDestroyNotify)ph_entry_free);
+    PhEntryKind first = place != NULL ? (PhEntryKind)(place[KIND][0] - '0') : PH_ENTRY_ACCOUNT;
+    for (PhEntryKind kind = first; kind <= PH_ENTRY_CONTACT && page->items->len < limit; kind++)
+        if ((query->kinds & 1U << kind) != 0 &&
+            !list_kind(lease, query, kind, (const char *const *)place, limit, page->items, error))
+            return NULL;
+    const PhEntry *last = page->items->len > 0 ? page->items->pdata[page->items->len - 1] : NULL;
+    ph_page_finish(page, limit, last != NULL ? last->place : NULL);
+    return g_steal_pointer(&page);
 }
 
 /* -- contacts ---------------------------------------------------------------------------------- */
 
 #define CONTACT_COLUMNS \
     "k.contact_id, k.tenant_id, d.name_ascii, k.name, k.given_name, k.surname, k.organization, k.telephone,\n" \
-    "       k.mail, k.version, k.created_at\n" \
+    "       k.mail, k.version, k.created_at, k.name || ' ' || k.contact_id::text\n" \
     "FROM contact k JOIN domain d ON d.domain_id = k.domain_id\n"
 
 static const PhStatement find_contact = {
@@ -250,7 +333,7 @@ static const PhStatement list_contacts = {
     "LIMIT $5::bigint",
 };
 
-static PhContact *
+static void *
 contact_from_row(const PGresult *rows, int i)
 {
     PhContact *contact = g_new0(PhContact, 1);
@@ -292,6 +375,12 @@ ph_contact_find_blocking(int64_t id, int64_t deadline_us, GError **error)
     return contact_from_row(ph_batch_result(&batch, 0), 0);
 }
 
+static const PhListing contact_listing = {
+    .read_item = contact_from_row,
+    .free_item = (GDestroyNotify)ph_contact_free,
+    .place = 11,
+};
+
 PhPage *
 ph_contact_list_blocking(const PhListFilter *filter, const char *after, unsigned limit,
     int64_t deadline_us, GError **error)
@@ -311,20 +400,7 @@ ph_contact_list_blocking(const PhListFilter *filter, const char *after, unsigned
     ph_param_text(params, ascii);
     ph_param_text(params, pattern);
     ph_param_int64(params, limit);
-    if (!ph_batch_run_blocking(lease, &batch, PH_BATCH_SAFE, error))
-        return NULL;
-    const PGresult *rows = ph_batch_result(&batch, 0);
-    PhPage *page = g_new0(PhPage, 1);
-    page->items = g_ptr_array_new_with_free_func((GDestroyNotify)ph_contact_free);
-    for (int i = 0; i < PQntuples(rows); i++)
-        g_ptr_array_add(page->items, contact_from_row(rows, i));
-    g_autofree char *last = NULL;
-    if (page->items->len > 0) {
-        const PhContact *contact = page->items->pdata[page->items->len - 1];
-        last = g_strdup_printf("%s %" G_GINT64_FORMAT, contact->name, contact->id);
-    }
-    ph_page_finish(page, limit, last);
-    return page;
+    return ph_page_read_blocking(lease, &batch, &contact_listing, limit, error);
 }
 
 static const PhStatement add_contact = {
@@ -429,7 +505,7 @@ static const PhStatement find_upstream = {
     UPSTREAM_COLUMNS "WHERE name = $1::text",
 };
 
-static PhStoredUpstream *
+static void *
 upstream_from_row(const PGresult *rows, int i)
 {
     PhStoredUpstream *stored = g_new0(PhStoredUpstream, 1);
@@ -454,6 +530,12 @@ upstream_from_row(const PGresult *rows, int i)
     return stored;
 }
 
+static const PhListing upstream_listing = {
+    .read_item = upstream_from_row,
+    .free_item = (GDestroyNotify)ph_stored_upstream_free,
+    .place = 1,
+};
+
 PhPage *
 ph_stored_upstream_list_blocking(
     const char *filter, const char *after, unsigned limit, int64_t deadline_us, GError **error)
@@ -468,17 +550,7 @@ ph_stored_upstream_list_blocking(
     ph_param_text(params, after != NULL ? after : "");
     ph_param_text(params, pattern);
     ph_param_int64(params, limit);
-    if (!ph_batch_run_blocking(lease, &batch, PH_BATCH_SAFE, error))
-        return NULL;
-    const PGresult *rows = ph_batch_result(&batch, 0);
-    PhPage *page = g_new0(PhPage, 1);
-    page->items = g_ptr_array_new_with_free_func((GDestroyNotify)ph_stored_upstream_free);
-    int n = PQntuples(rows);
-    for (int i = 0; i < n; i++)
-        g_ptr_array_add(page->items, upstream_from_row(rows, i));
-    ph_page_finish(page, limit,
-        n > 0 ? ((PhStoredUpstream *)page->items->pdata[n - 1])->upstream->name : NULL);
-    return page;
+    return ph_page_read_blocking(lease, &batch, &upstream_listing, limit, error);
 }
 
 static void

@@ -6,23 +6,6 @@
 #include <string.h>
 
 void
-ph_page_free(PhPage *page)
-{
-    if (page == NULL)
-        return;
-    g_clear_pointer(&page->items, g_ptr_array_unref);
-    g_free(page->next);
-    g_free(page);
-}
-
-void
-ph_page_finish(PhPage *page, unsigned limit, const char *last)
-{
-    if (limit > 0 && page->items->len >= limit)
-        page->next = g_strdup(last);
-}
-
-void
 ph_domain_free(PhDomain *domain)
 {
     if (domain == NULL)
@@ -261,7 +244,7 @@ static const PhStatement show_domain = {
     "SELECT " DOMAIN_COLUMNS "WHERE d.name_ascii = $1::text",
 };
 
-static PhDomain *
+static void *
 domain_from_row(const PGresult *rows, int i)
 {
     PhDomain *domain = g_new0(PhDomain, 1);
@@ -296,6 +279,12 @@ ph_domain_find_blocking(const char *name, int64_t deadline_us, GError **error)
     return domain_from_row(ph_batch_result(&batch, 0), 0);
 }
 
+static const PhListing domain_listing = {
+    .read_item = domain_from_row,
+    .free_item = (GDestroyNotify)ph_domain_free,
+    .place = 2,
+};
+
 PhPage *
 ph_domain_list_blocking(const PhListFilter *filter, const char *after, unsigned limit,
     int64_t deadline_us, GError **error)
@@ -311,17 +300,5 @@ ph_domain_list_blocking(const PhListFilter *filter, const char *after, unsigned 
     ph_param_text(params, pattern);
     ph_param_int64(params, limit);
     ph_param_int64(params, filter->tenant_id);
-    if (!ph_batch_run_blocking(lease, &batch, PH_BATCH_SAFE, error))
-        return NULL;
-    const PGresult *rows = ph_batch_result(&batch, 0);
-    PhPage *page = g_new0(PhPage, 1);
-    page->items = g_ptr_array_new_with_free_func((GDestroyNotify)ph_domain_free);
-    const char *last = NULL;
-    for (int i = 0; i < PQntuples(rows); i++) {
-        PhDomain *domain = domain_from_row(rows, i);
-        last = domain->name;
-        g_ptr_array_add(page->items, domain);
-    }
-    ph_page_finish(page, limit, last);
-    return page;
+    return ph_page_read_blocking(lease, &batch, &domain_listing, limit, error);
 }

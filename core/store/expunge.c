@@ -116,7 +116,8 @@ ph_expunged_free(PhExpunged *expunged)
 
 static const PhStatement list_expunged = {
     "expunged-list",
-    "SELECT e.message_id, e.expunged_at, e.uid, coalesce(m.name, e.mailbox_name), e.size_bytes, e.mailbox_id\n"
+    "SELECT e.message_id, e.expunged_at, e.uid, coalesce(m.name, e.mailbox_name), e.size_bytes,\n"
+    "       (extract(epoch FROM e.expunged_at) * 1000000)::bigint || ':' || e.mailbox_id || ':' || e.uid\n"
     "FROM expunged e\n"
     "LEFT JOIN mailbox m ON m.account_id = e.account_id AND m.mailbox_id = e.mailbox_id\n"
     "WHERE e.account_id = $1::bigint\n"
@@ -140,6 +141,24 @@ add_place(PhParams *params, const char *after)
     }
 }
 
+static void *
+read_expunged(const PGresult *rows, int i)
+{
+    PhExpunged *expunged = g_new0(PhExpunged, 1);
+    expunged->message_id = ph_cell_int64(rows, i, 0);
+    expunged->expunged_us = ph_cell_timestamp_us(rows, i, 1);
+    expunged->uid = (uint32_t)ph_cell_int64(rows, i, 2);
+    expunged->mailbox_name = ph_cell_dup(rows, i, 3);
+    expunged->size_bytes = ph_cell_int32(rows, i, 4);
+    return expunged;
+}
+
+static const PhListing expunged_listing = {
+    .read_item = read_expunged,
+    .free_item = (GDestroyNotify)ph_expunged_free,
+    .place = 5,
+};
+
 PhPage *
 ph_expunged_list_blocking(
     int64_t account_id, const char *after, unsigned limit, int64_t deadline_us, GError **error)
@@ -153,26 +172,7 @@ ph_expunged_list_blocking(
     ph_param_int64(params, account_id);
     add_place(params, after);
     ph_param_int64(params, limit);
-    if (!ph_batch_run_blocking(lease, &batch, PH_BATCH_SAFE, error))
-        return NULL;
-    const PGresult *rows = ph_batch_result(&batch, 0);
-    PhPage *page = g_new0(PhPage, 1);
-    page->items = g_ptr_array_new_with_free_func((GDestroyNotify)ph_expunged_free);
-    g_autofree char *last = NULL;
-    for (int i = 0; i < PQntuples(rows); i++) {
-        PhExpunged *expunged = g_new0(PhExpunged, 1);
-        expunged->message_id = ph_cell_int64(rows, i, 0);
-        expunged->expunged_us = ph_cell_timestamp_us(rows, i, 1);
-        expunged->uid = (uint32_t)ph_cell_int64(rows, i, 2);
-        expunged->mailbox_name = ph_cell_dup(rows, i, 3);
-        expunged->size_bytes = ph_cell_int32(rows, i, 4);
-        g_free(last);
-        last = g_strdup_printf("%" G_GINT64_FORMAT ":%" G_GINT64_FORMAT ":%u",
-            expunged->expunged_us, ph_cell_int64(rows, i, 5), expunged->uid);
-        g_ptr_array_add(page->items, expunged);
-    }
-    ph_page_finish(page, limit, last);
-    return page;
+    return ph_page_read_blocking(lease, &batch, &expunged_listing, limit, error);
 }
 
 /* Where it goes: its mailbox, or INBOX. The newest, when it was expunged from several. */

@@ -175,8 +175,23 @@ char *ph_domain_key(const char *name, GError **error);
 PhAccount *ph_account_from_row(const PGresult *rows, int i);
 extern const PhStatement ph_sql_find_account;
 
-/* Sets `next` of a page that is full, from the last item's name. */
+/* -- lists (page.c) ---------------------------------------------------------------------------- */
+
+/* How rows become the items of a page. */
+typedef struct PhListing {
+    void *(*read_item)(const PGresult *rows, int i);
+    GDestroyNotify free_item;
+    int place; /* the column with the text behind which the list goes on */
+} PhListing;
+
+/* Runs the batch, whose one statement lists, and reads its rows. */
+PH_IN_JOB PhPage *ph_page_read_blocking(
+    PhLease *lease, PhBatch *batch, const PhListing *listing, unsigned limit, GError **error);
+/* For lists of several statements. */
+PhPage *ph_page_new(GDestroyNotify free_item);
+/* Sets `next` of a page that is full, from the place of its last item. */
 void ph_page_finish(PhPage *page, unsigned limit, const char *last);
+
 /* Raises the version of the configuration and commits what was done on this lease; tells the others. */
 PH_IN_JOB bool ph_configuration_commit_blocking(PhLease *lease, GError **error);
 

@@ -5,11 +5,9 @@
  * advisory lock belongs to the session, so it is gone with it whatever happens.
  */
 #include "posthouse/log.h"
+#include "store/connect.h"
 #include "store/store.h"
 
-#include <errno.h>
-#include <libpq-fe.h>
-#include <poll.h>
 #include <string.h>
 
 /* "posthouse" in a number: any constant would do, it must never change. */
@@ -110,9 +108,7 @@ read_folder(const char *folder, GError **error)
 static bool
 set_error(PGconn *conn, const char *doing, GError **error)
 {
-    g_autofree char *text = g_strdup(PQerrorMessage(conn));
-    g_strdelimit(text, "\r\n\t", ' ');
-    g_strstrip(text);
+    g_autofree char *text = ph_message_line(PQerrorMessage(conn));
     bool away = PQstatus(conn) != CONNECTION_OK;
     g_set_error(
         error, PH_ERROR, away ? PH_ERROR_UNAVAILABLE : PH_ERROR_INTERNAL, "%s: %s", doing, text);
@@ -244,32 +240,6 @@ apply_all(
     return true;
 }
 
-static bool
-await_connection(PGconn *conn, int64_t until_us)
-{
-    PostgresPollingStatusType wants = PGRES_POLLING_WRITING;
-    while (wants != PGRES_POLLING_OK) {
-        int64_t left_us = until_us - ph_monotonic_us();
-        if (wants == PGRES_POLLING_FAILED || left_us <= 0)
-            return false;
-        struct pollfd poll_fd = { .fd = PQsocket(conn),
-            .events = wants == PGRES_POLLING_READING ? POLLIN : POLLOUT };
-        int ready = poll(&poll_fd, 1, (int)MIN(left_us / 1000 + 1, 60000));
-        if (ready < 0 && errno != EINTR)
-            return false;
-        if (ready > 0)
-            wants = PQconnectPoll(conn);
-    }
-    return true;
-}
-
-static void
-ignore_notice(void *data, const PGresult *result)
-{
-    (void)data;
-    (void)result;
-}
-
 bool
 ph_store_migrate_blocking(const char *conninfo, const char *schema_folder, const char *by,
     int64_t deadline_us, unsigned *n_applied_out, GError **error)
@@ -278,17 +248,13 @@ ph_store_migrate_blocking(const char *conninfo, const char *schema_folder, const
     g_autoptr(GPtrArray) files = read_folder(schema_folder, error);
     if (files == NULL)
         return false;
-    g_autoptr(PGconn) conn = PQconnectStart(conninfo);
-    if (conn == NULL || PQstatus(conn) == CONNECTION_BAD || !await_connection(conn, deadline_us)) {
-        g_autofree char *text = g_strdup(conn != NULL ? PQerrorMessage(conn) : "out of memory");
-        g_strdelimit(text, "\r\n\t", ' ');
-        g_set_error(
-            error, PH_ERROR, PH_ERROR_UNAVAILABLE, "the database is away: %s", g_strstrip(text));
+    g_autoptr(PGconn) conn = ph_connect_blocking(conninfo, NULL, deadline_us, error);
+    if (conn == NULL) {
+        g_prefix_error(error, "the database is away: ");
         return false;
     }
-    PQsetNoticeReceiver(conn, ignore_notice, NULL);
-    return run(conn, "SET client_encoding = 'UTF8'; SET search_path = public; SET timezone = 'UTC'",
-               "set up the session", error) &&
+    return run(conn, "SET search_path = public; SET timezone = 'UTC'", "set up the session",
+               error) &&
            take_lock(conn, deadline_us, error) &&
            run(conn,
                "CREATE TABLE IF NOT EXISTS schema_version (\n"

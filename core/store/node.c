@@ -214,11 +214,18 @@ ph_node_info_free(PhNodeInfo *node)
     g_free(node);
 }
 
+/* Without what was killed and started again, which has taken another number. */
 static const PhStatement list_nodes = {
     "node-list",
-    "SELECT node_id, name, lease_until > now() AND seen_at > now() - interval '20 s', version, sessions, started_at, seen_at\n"
-    "FROM node\n"
-    "WHERE lease_until > now() - interval '1 day'\n"
+    "SELECT node_id, name, is_alive, version, sessions, started_at, seen_at\n"
+    "FROM (\n"
+    "    SELECT *, lease_until > now() AND seen_at > now() - interval '20 s' AS is_alive\n"
+    "    FROM node\n"
+    "    WHERE lease_until > now() - interval '1 day'\n"
+    ") AS known\n"
+    "WHERE NOT EXISTS (\n"
+    "    SELECT FROM node later WHERE later.name = known.name AND later.started_at > known.seen_at\n"
+    ")\n"
     "ORDER BY name, node_id",
 };
 

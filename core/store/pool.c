@@ -5,18 +5,14 @@
  * died while idle is found by looking at its socket, without a round trip.
  */
 #include "runtime/pool.h"
+#include "store/connect.h"
 #include "store/internal.h"
 
-#include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <string.h>
-#include <sys/socket.h>
 
 enum {
     CONNECT_TIMEOUT_US = 5000000,
-    SILENT_MS = 15000, /* without an answer of its kernel, a database's host is gone */
     BACKOFF_FIRST_US = 100000,
     BACKOFF_MOST_US = 1000000,
     SLOT_SHARED = -1,
@@ -170,90 +166,20 @@ static const PhStatement set_up_session = {
     "       set_config('timezone', 'UTC', false)",
 };
 
-static bool
-await_connection(PGconn *conn, int64_t until_us)
-{
-    PostgresPollingStatusType wants = PGRES_POLLING_WRITING;
-    while (wants != PGRES_POLLING_OK) {
-        int64_t left_us = until_us - ph_monotonic_us();
-        if (wants == PGRES_POLLING_FAILED || left_us <= 0)
-            return false;
-        struct pollfd poll_fd = {
-            .fd = PQsocket(conn),
-            .events = wants == PGRES_POLLING_READING ? POLLIN : POLLOUT,
-        };
-        int ready = poll(&poll_fd, 1, (int)(left_us / 1000 + 1));
-        if (ready < 0 && errno != EINTR)
-            return false;
-        if (ready > 0)
-            wants = PQconnectPoll(conn);
-    }
-    return true;
-}
-
-static void
-ignore_notice(void *data, const PGresult *result)
-{
-    (void)data;
-    (void)result;
-}
-
-/* Of several hosts one may be dead, and answer nothing at all: the next one must get its turn in time. */
-static const char connect_host_ms[] = "2000";
-
-/* What the conninfo says wins over what stands before it. */
-static PGconn *
-start_connection(const char *conninfo)
-{
-    const char *const names[] = {
-        "client_encoding",
-        "target_session_attrs",
-        "fallback_application_name",
-        "keepalives_idle",
-        "keepalives_interval",
-        "keepalives_count",
-        "tcp_user_timeout",
-        "dbname",
-        NULL,
-    };
-    const char *const values[] = { "UTF8", "read-write", "posthouse", "5", "5", "3",
-        connect_host_ms, conninfo, NULL };
-    return PQconnectStartParams(names, values, 1);
-}
-
-/* A database that works may leave our bytes unread for longer than its host may take to answer. */
-static void
-be_patient(PGconn *conn)
-{
-    unsigned silent_ms = SILENT_MS;
-    PQconninfoOption *options = PQconninfo(conn);
-    for (const PQconninfoOption *at = options; at != NULL && at->keyword != NULL; at++)
-        if (strcmp(at->keyword, "tcp_user_timeout") == 0 &&
-            g_strcmp0(at->val, connect_host_ms) == 0)
-            /* Sockets that are not TCP's refuse it. */
-            (void)setsockopt(
-                PQsocket(conn), IPPROTO_TCP, TCP_USER_TIMEOUT, &silent_ms, sizeof silent_ms);
-    PQconninfoFree(options);
-}
-
 PH_IN_JOB static bool
 connect_lease(PhLease *lease, const char *conninfo, GError **error)
 {
     int64_t until_us = MIN(lease->deadline_us, ph_monotonic_us() + CONNECT_TIMEOUT_US);
-    PGconn *conn = start_connection(conninfo);
-    if (conn != NULL)
-        PQsetNoticeReceiver(conn, ignore_notice, NULL);
-    if (conn == NULL || PQstatus(conn) == CONNECTION_BAD || !await_connection(conn, until_us) ||
-        PQsetnonblocking(conn, 1) != 0 || PQenterPipelineMode(conn) != 1) {
-        g_autofree char *text = g_strdup(conn != NULL ? PQerrorMessage(conn) : "out of memory");
-        g_strdelimit(text, "\r\n\t", ' ');
-        g_strstrip(text);
-        g_set_error(error, PH_ERROR, PH_ERROR_UNAVAILABLE, "the database is away: %s",
-            text[0] != '\0' ? text : "no connection in time");
+    PGconn *conn = ph_connect_blocking(conninfo, NULL, until_us, error);
+    if (conn == NULL) {
+        g_prefix_error(error, "the database is away: ");
+        return false;
+    }
+    if (PQsetnonblocking(conn, 1) != 0 || PQenterPipelineMode(conn) != 1) {
+        g_set_error(error, PH_ERROR, PH_ERROR_UNAVAILABLE, "the database cannot be talked to");
         PQfinish(conn);
         return false;
     }
-    be_patient(conn);
     lease->conn = conn;
     lease->lost = false;
     g_hash_table_remove_all(lease->prepared);

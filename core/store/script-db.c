@@ -13,6 +13,7 @@
 #include "store/script.h"
 
 #include "posthouse/log.h"
+#include "store/connect.h"
 #include "store/internal.h"
 
 #include <errno.h>
@@ -233,68 +234,26 @@ wait_for(PGconn *conn, bool to_write, int64_t deadline_us)
     }
 }
 
-static bool
-await_connection(PGconn *conn, int64_t deadline_us)
-{
-    PostgresPollingStatusType wants = PGRES_POLLING_WRITING;
-    while (wants != PGRES_POLLING_OK) {
-        if (wants == PGRES_POLLING_FAILED)
-            return false;
-        bool to_write = wants == PGRES_POLLING_WRITING;
-        struct pollfd poll_fd = { .fd = PQsocket(conn), .events = to_write ? POLLOUT : POLLIN };
-        int64_t left_us = deadline_us - ph_monotonic_us();
-        if (left_us <= 0)
-            return false;
-        int ready = poll(&poll_fd, 1, (int)(left_us / 1000 + 1));
-        if (ready < 0 && errno != EINTR)
-            return false;
-        if (ready > 0)
-            wants = PQconnectPoll(conn);
-    }
-    return true;
-}
-
-static void
-ignore_notice(void *data, const PGresult *result)
-{
-    (void)data;
-    (void)result;
-}
-
-static char *
-one_line(const char *text)
-{
-    char *line = g_strdup(text != NULL ? text : "");
-    g_strdelimit(line, "\r\n\t", ' ');
-    return g_strstrip(line);
-}
-
 /* The store's own way to the server, as another user. */
-static PGconn *
-start_connection(const ZoneNames *names)
-{
-    const char *const keywords[] = { "client_encoding", "fallback_application_name",
-        "target_session_attrs", "dbname", "user", "password", "options", NULL };
-    g_autofree char *options = g_strdup_printf("-c search_path=%s -c timezone=UTC", names->schema);
-    const char *const values[] = { "UTF8", "posthouse scripts", "read-write",
-        ph_store_settings()->conninfo, names->role, names->password, options, NULL };
-    return PQconnectStartParams(keywords, values, 1);
-}
-
-static PhScriptDb *
+PH_IN_JOB static PhScriptDb *
 connect_db(int64_t zone_tenant, const ZoneNames *names, int64_t deadline_us, GError **error)
 {
-    PGconn *conn = start_connection(names);
-    if (conn != NULL)
-        PQsetNoticeReceiver(conn, ignore_notice, NULL);
-    deadline_us = MIN(deadline_us, ph_monotonic_us() + CONNECT_US);
-    if (conn == NULL || PQstatus(conn) == CONNECTION_BAD || !await_connection(conn, deadline_us) ||
-        PQsetnonblocking(conn, 1) != 0) {
-        g_autofree char *text = one_line(conn != NULL ? PQerrorMessage(conn) : "out of memory");
-        g_set_error(error, PH_ERROR, PH_ERROR_UNAVAILABLE,
-            "the scripts' database cannot be reached as \"%s\": %s", names->role,
-            text[0] != '\0' ? text : "no connection in time");
-        PQfinish(conn);
+    g_autofree char *options = g_strdup_printf("-c search_path=%s -c timezone=UTC", names->schema);
+    const PhConnectOption overrides[] = {
+        { "fallback_application_name", "posthouse scripts" },
+        { "user", names->role },
+        { "password", names->password },
+        { "options", options },
+        { NULL, NULL },
+    };
+    PGconn *conn = ph_connect_blocking(ph_store_settings()->conninfo, overrides,
+        MIN(deadline_us, ph_monotonic_us() + CONNECT_US), error);
+    if (conn != NULL && PQsetnonblocking(conn, 1) != 0) {
+        g_set_error(error, PH_ERROR, PH_ERROR_UNAVAILABLE, "no memory");
+        g_clear_pointer(&conn, PQfinish);
+    }
+    if (conn == NULL) {
+        g_prefix_error(error, "the scripts' database cannot be reached as \"%s\": ", names->role);
         return NULL;
     }
     PhScriptDb *db = g_new0(PhScriptDb, 1);
@@ -353,7 +312,7 @@ set_lost(PhScriptDb *db, int64_t deadline_us, GError **error)
         give_up(db);
         return;
     }
-    g_autofree char *text = one_line(PQerrorMessage(db->conn));
+    g_autofree char *text = ph_message_line(PQerrorMessage(db->conn));
     g_set_error(error, PH_ERROR, PH_ERROR_UNAVAILABLE, "the scripts' database is away: %s", text);
     db->is_lost = true;
 }
@@ -384,7 +343,7 @@ static void
 set_error_from(const PGresult *result, GError **error)
 {
     const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-    g_autofree char *text = one_line(PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY));
+    g_autofree char *text = ph_message_line(PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY));
     if (g_strcmp0(state, "57014") == 0) {
         /* Whichever looks at the clock first, the server or we. */
         g_set_error(error, PH_ERROR, PH_ERROR_TEMPORARY, TOOK_TOO_LONG);

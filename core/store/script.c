@@ -58,7 +58,7 @@ ph_script_version_free(PhScriptVersion *version)
     "                    WHEN 3 THEN (SELECT w.name FROM site w WHERE w.site_id = s.scope_id) END,\n" \
     "       e.message, e.line, e.hook, e.input, e.at"
 
-static PhStoredScript *
+static void *
 script_from_row(const PGresult *rows, int i)
 {
     PhStoredScript *script = g_new0(PhStoredScript, 1);
@@ -156,6 +156,12 @@ static const PhStatement list_scripts = {
     "LIMIT $4::bigint",
 };
 
+static const PhListing script_listing = {
+    .read_item = script_from_row,
+    .free_item = (GDestroyNotify)ph_stored_script_free,
+    .place = 2,
+};
+
 PhPage *
 ph_script_list_blocking(int64_t tenant_id, const char *filter, const char *after, unsigned limit,
     int64_t deadline_us, GError **error)
@@ -171,17 +177,7 @@ ph_script_list_blocking(int64_t tenant_id, const char *filter, const char *after
     ph_param_text(params, after != NULL ? after : "");
     ph_param_text(params, pattern);
     ph_param_int64(params, limit);
-    if (!ph_batch_run_blocking(lease, &batch, PH_BATCH_SAFE, error))
-        return NULL;
-    const PGresult *rows = ph_batch_result(&batch, 0);
-    PhPage *page = g_new0(PhPage, 1);
-    page->items = g_ptr_array_new_with_free_func((GDestroyNotify)ph_stored_script_free);
-    for (int i = 0; i < PQntuples(rows); i++)
-        g_ptr_array_add(page->items, script_from_row(rows, i));
-    const PhStoredScript *last =
-        page->items->len > 0 ? page->items->pdata[page->items->len - 1] : NULL;
-    ph_page_finish(page, limit, last != NULL ? last->name : NULL);
-    return page;
+    return ph_page_read_blocking(lease, &batch, &script_listing, limit, error);
 }
 
 static const PhStatement find_script = {
@@ -226,12 +222,32 @@ ph_script_find_blocking(const char *name, int version, int64_t deadline_us, GErr
 static const PhStatement list_versions = {
     "script-versions",
     "SELECT v.version, v.made_at, v.made_by, v.note,\n"
-    "       coalesce(v.version = s.active_version, false), octet_length(v.text)::bigint\n"
+    "       coalesce(v.version = s.active_version, false), octet_length(v.text)::bigint,\n"
+    "       v.version::text\n"
     "FROM script_version v\n"
     "JOIN script s ON s.script_id = v.script_id\n"
     "WHERE v.script_id = $1::bigint AND ($2::integer = 0 OR v.version < $2::integer)\n"
     "ORDER BY v.version DESC\n"
     "LIMIT $3::bigint",
+};
+
+static void *
+read_version(const PGresult *rows, int i)
+{
+    PhScriptVersion *version = g_new0(PhScriptVersion, 1);
+    version->version = ph_cell_int32(rows, i, 0);
+    version->at_us = ph_cell_timestamp_us(rows, i, 1);
+    version->by = ph_cell_dup(rows, i, 2);
+    version->note = ph_cell_dup(rows, i, 3);
+    version->is_active = ph_cell_bool(rows, i, 4);
+    version->bytes = ph_cell_int64(rows, i, 5);
+    return version;
+}
+
+static const PhListing version_listing = {
+    .read_item = read_version,
+    .free_item = (GDestroyNotify)ph_script_version_free,
+    .place = 6,
 };
 
 PhPage *
@@ -252,26 +268,7 @@ ph_script_versions_blocking(
     ph_param_int64(params, script_id);
     ph_param_int32(params, (int32_t)before);
     ph_param_int64(params, limit);
-    if (!ph_batch_run_blocking(lease, &batch, PH_BATCH_SAFE, error))
-        return NULL;
-    const PGresult *rows = ph_batch_result(&batch, 0);
-    PhPage *page = g_new0(PhPage, 1);
-    page->items = g_ptr_array_new_with_free_func((GDestroyNotify)ph_script_version_free);
-    g_autofree char *last = NULL;
-    for (int i = 0; i < PQntuples(rows); i++) {
-        PhScriptVersion *version = g_new0(PhScriptVersion, 1);
-        version->version = ph_cell_int32(rows, i, 0);
-        version->at_us = ph_cell_timestamp_us(rows, i, 1);
-        version->by = ph_cell_dup(rows, i, 2);
-        version->note = ph_cell_dup(rows, i, 3);
-        version->is_active = ph_cell_bool(rows, i, 4);
-        version->bytes = ph_cell_int64(rows, i, 5);
-        g_ptr_array_add(page->items, version);
-        g_free(last);
-        last = g_strdup_printf("%d", version->version);
-    }
-    ph_page_finish(page, limit, last);
-    return page;
+    return ph_page_read_blocking(lease, &batch, &version_listing, limit, error);
 }
 
 static const PhStatement find_tenant = {

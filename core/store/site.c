@@ -85,7 +85,7 @@ static const PhStatement find_site = {
     "SELECT " SITE_COLUMNS "WHERE s.name = $1::text",
 };
 
-static PhStoredSite *
+static void *
 site_from_row(const PGresult *rows, int i)
 {
     PhStoredSite *site = g_new0(PhStoredSite, 1);
@@ -103,6 +103,12 @@ site_from_row(const PGresult *rows, int i)
     return site;
 }
 
+static const PhListing site_listing = {
+    .read_item = site_from_row,
+    .free_item = (GDestroyNotify)ph_stored_site_free,
+    .place = 3,
+};
+
 PhPage *
 ph_stored_site_list_blocking(int64_t tenant_id, const char *filter, const char *after,
     unsigned limit, int64_t deadline_us, GError **error)
@@ -118,16 +124,7 @@ ph_stored_site_list_blocking(int64_t tenant_id, const char *filter, const char *
     ph_param_int64(params, tenant_id);
     ph_param_text(params, pattern);
     ph_param_int64(params, limit);
-    if (!ph_batch_run_blocking(lease, &batch, PH_BATCH_SAFE, error))
-        return NULL;
-    const PGresult *rows = ph_batch_result(&batch, 0);
-    PhPage *page = g_new0(PhPage, 1);
-    page->items = g_ptr_array_new_with_free_func((GDestroyNotify)ph_stored_site_free);
-    for (int i = 0; i < PQntuples(rows); i++)
-        g_ptr_array_add(page->items, site_from_row(rows, i));
-    guint n = page->items->len;
-    ph_page_finish(page, limit, n > 0 ? ((PhStoredSite *)page->items->pdata[n - 1])->name : NULL);
-    return page;
+    return ph_page_read_blocking(lease, &batch, &site_listing, limit, error);
 }
 
 PhStoredSite *

@@ -6,6 +6,7 @@
  */
 #include "store/sql.h"
 
+#include "store/connect.h"
 #include "store/internal.h"
 
 #include <errno.h>
@@ -324,19 +325,11 @@ code_of_sqlstate(const char *sqlstate)
     return PH_ERROR_INTERNAL;
 }
 
-static char *
-one_line(const char *message)
-{
-    char *line = g_strdup(message != NULL ? message : "");
-    g_strdelimit(line, "\r\n\t", ' ');
-    return g_strstrip(line);
-}
-
 static void
 set_error_from_result(const PhStatement *statement, const PGresult *result, GError **error)
 {
     const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-    g_autofree char *text = one_line(PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY));
+    g_autofree char *text = ph_message_line(PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY));
     g_set_error(error, PH_ERROR, (int)code_of_sqlstate(sqlstate),
         "database: %s (%s, statement \"%s\")", text, sqlstate != NULL ? sqlstate : "no code",
         statement->name);
@@ -347,7 +340,7 @@ ph_lease_set_lost(PhLease *lease, GError **error)
 {
     lease->lost = true;
     if (error != NULL && *error == NULL) {
-        g_autofree char *text = one_line(PQerrorMessage(lease->conn));
+        g_autofree char *text = ph_message_line(PQerrorMessage(lease->conn));
         g_set_error(error, PH_ERROR, PH_ERROR_UNAVAILABLE, "the database is away: %s",
             text[0] != '\0' ? text : "the connection is lost");
     }

@@ -152,9 +152,10 @@ ph_store_status(PhStoreStatus *status_out)
 
 static const PhStatement read_durability = {
     "store-durability",
-    "SELECT coalesce(string_agg(name, ', ' ORDER BY name), '')\n"
+    "SELECT coalesce(string_agg(name || ' = ' || setting, ', ' ORDER BY name), '')\n"
     "FROM pg_settings\n"
-    "WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off'",
+    "WHERE (name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off')\n"
+    "   OR (name = 'synchronous_commit' AND setting = 'local' AND current_setting('synchronous_standby_names') <> '')",
 };
 
 char *

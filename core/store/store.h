@@ -129,7 +129,7 @@ PH_IN_JOB GPtrArray *ph_stored_setting_history_blocking(
 /* Goes on with the data of erased accounts, where the call that erased one ran out of time. */
 PH_IN_JOB bool ph_account_erase_rest_blocking(int64_t deadline_us, GError **error);
 
-/* Which of the settings of PostgreSQL that make a COMMIT last are off, divided by ", "; "": none. */
+/* The settings of PostgreSQL with which a COMMIT is no promise, as "fsync = off", divided by ", "; "": none. */
 PH_IN_JOB char *ph_store_durability_blocking(int64_t deadline_us, GError **error);
 
 /* -- nodes ------------------------------------------------------------------------------------- */

@@ -32,8 +32,7 @@ typedef enum Scope {
 /* Where the search stands. */
 typedef struct Place {
     uint32_t container; /* the next one of search->containers */
-    char *after;        /* null: the first page of the store */
-    uint32_t skip;      /* of that page's entries, those that were looked at */
+    char *after;        /* the store's last entry that was looked at; null: none yet */
     uint32_t total;     /* entries given, on all pages of results */
 } Place;
 
@@ -274,18 +273,18 @@ make_query(const Search *search, const LdapNarrowing *narrowing, PhEntryQuery *q
 static void
 give_page(Search *search, const PhPage *page)
 {
-    for (; search->place.skip < page->items->len; search->place.skip++) {
-        g_autoptr(LdapEntry) entry = ldap_entry_from_store(page->items->pdata[search->place.skip]);
-        if (!give(search, entry) || is_late(search))
+    for (guint i = 0; i < page->items->len; i++) {
+        const PhEntry *stored = page->items->pdata[i];
+        g_autoptr(LdapEntry) entry = ldap_entry_from_store(stored);
+        if (!give(search, entry))
+            return;
+        g_free(search->place.after);
+        search->place.after = g_strdup(stored->place);
+        if (is_late(search))
             return;
     }
-    if (page->next == NULL) {
+    if (page->next == NULL)
         end_job(search, LDAP_SUCCESS);
-        return;
-    }
-    g_free(search->place.after);
-    search->place.after = g_strdup(page->next);
-    search->place.skip = 0;
 }
 
 static void
@@ -353,8 +352,7 @@ append_cookie(BerElement *out, const LdapSession *session, const Search *search)
 {
     const Place *place = &search->place;
     g_autoptr(GByteArray) bytes = g_byte_array_new();
-    const uint32_t numbers[] = { place->container, place->skip, place->total,
-        place->after != NULL };
+    const uint32_t numbers[] = { place->container, place->total, place->after != NULL };
     g_byte_array_append(bytes, (const guint8 *)numbers, sizeof(numbers));
     if (place->after != NULL)
         g_byte_array_append(bytes, (const guint8 *)place->after, (guint)strlen(place->after));
@@ -368,7 +366,7 @@ append_cookie(BerElement *out, const LdapSession *session, const Search *search)
 static bool
 take_cookie(LdapSession *session, Search *search, LdapSpan cookie)
 {
-    uint32_t numbers[4];
+    uint32_t numbers[3];
     uint8_t code[LDAP_COOKIE_CODE_BYTES];
     if (cookie.length < sizeof(code) + sizeof(numbers) || cookie.length > COOKIE_MAX_BYTES)
         return false;
@@ -380,8 +378,8 @@ take_cookie(LdapSession *session, Search *search, LdapSpan cookie)
     if (!ph_secret_equal(ours, theirs))
         return false;
     memcpy(numbers, place, sizeof(numbers));
-    search->place = (Place){ .container = numbers[0], .skip = numbers[1], .total = numbers[2] };
-    if (numbers[3] != 0)
+    search->place = (Place){ .container = numbers[0], .total = numbers[1] };
+    if (numbers[2] != 0)
         search->place.after =
             g_strndup((const char *)place + sizeof(numbers), length - sizeof(numbers));
     return true;

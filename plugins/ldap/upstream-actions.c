@@ -317,8 +317,8 @@ upstream_change(PhActionCall *call, GError **error)
     if (!take_fields(call, upstream, error))
         return false;
     ph_action_blame(call, "name");
-    return ph_upstream_put_blocking(
-        upstream, ph_action_int(call, "if_version", -1), ph_action_deadline_us(call), NULL, error);
+    return ph_upstream_put_blocking(upstream, ph_action_version(call, upstream->version),
+        ph_action_deadline_us(call), NULL, error);
 }
 
 static bool

@@ -51,7 +51,7 @@ is($record{'SRV _imaps._tcp.twice.test'}{state}, 'optional', 'no SRV');
 
 my ($status, $text) = $server->cli('doctor');
 is($status, 1, 'something is wrong');
-like($text, qr/^bad +What is kept over a power cut: Off in PostgreSQL: fsync, full_page_writes\.$/m, 'a database that forgets');
+like($text, qr/^bad +What is kept over a power cut: PostgreSQL runs with fsync = off, full_page_writes = off\.$/m, 'a database that forgets');
 like($text, qr/^missing +TXT _dmarc\.twice\.test\n[^\n]*\n +_dmarc\.twice\.test\. IN TXT "v=DMARC1; p=none; rua=mailto:postmaster\@twice\.test"$/m, 'the line in its text');
 like($text, qr/^\d+ to mend, \d+ to look at\.$/m, 'the sum');
 ($status, $text) = $server->cli(qw(doctor nothere.test));

@@ -3,6 +3,7 @@
 # suite: core
 use strict;
 use warnings;
+use POSIX ();
 use Test::More;
 use Posthouse;
 use Posthouse::Ldap;
@@ -42,9 +43,9 @@ sub ldap { Posthouse::Client::Ldap->connect(port => $server->port('ldaps'), tls 
 
 # One page of a search: result code, number of entries, cookie.
 sub page {
-    my ($ldap, $scope, $size, $cookie) = @_;
+    my ($ldap, $scope, $size, $cookie, $from) = @_;
     my $control = ber(0x30, text('1.2.840.113556.1.4.319'), text(ber(0x30, integer($size), text($cookie))));
-    $ldap->request(search_op($base, $scope, present('objectClass')), ber(0xa0, $control));
+    $ldap->request(search_op($from // $base, $scope, present('objectClass')), ber(0xa0, $control));
     my $n = 0;
     while (my $answer = $ldap->answer) {
         if ($answer->{tag} == 0x64) {
@@ -255,6 +256,33 @@ subtest 'limits and pages' => sub {
     ($code, $n) = page($ldap, 2, 100, $cookie);
     is($code, 0, 'the cookie is still good');
     is($n + 4, scalar(split / /, $all), 'the rest');
+
+    # An entry that was given is gone before the next page: nobody is passed over.
+    my $people = "ou=people,$base";
+    $server->user_add('aaron@example.test');
+    my $there = (page($ldap, 1, 100, '', $people))[1];
+    ($code, $n, $cookie) = page($ldap, 1, 1, '', $people);
+    is("$code $n", '0 1', 'the first one');
+    $server->cli_ok(qw(user suspend aaron@example.test));
+    is((page($ldap, 1, 100, $cookie, $people))[1], $there - 1, 'all the others');
+};
+
+subtest 'several change one contact' => sub {
+    my ($id) = $server->cli_ok(qw(contact add example.test Many)) =~ /(\d+)/;
+    my %fields = ('given-name' => 'Ada', surname => 'Many', organization => 'Example', telephone => '+1 555 0111');
+    my @running;
+    for my $field (sort keys %fields) {
+        my $pid = fork // die "fork: $!";
+        POSIX::_exit(($server->cli(qw(contact change), $id, "--$field", $fields{$field}))[0]) if $pid == 0;
+        push @running, $pid;
+    }
+    for my $pid (@running) {
+        waitpid $pid, 0;
+        is($?, 0, 'changed');
+    }
+    my $text = $server->cli_ok(qw(contact show), $id);
+    like($text, qr/\Q$fields{$_}\E/, "$_ is as it was set") for sort keys %fields;
+    $server->cli_ok(qw(contact remove), $id);
 };
 
 # -- compare, changes, passwords -----------------------------------------------------------------------

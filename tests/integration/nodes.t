@@ -74,6 +74,7 @@ my $daemon = $two->kill9('daemon');
 $two->wait_for_new('daemon', $daemon);
 $two->wait_ready;
 like($two->cli_ok('config', 'get', 'identity.plaintext.allow_loopback'), qr/^value +true$/m, 'and outlives a crash');
+is(scalar(() = $one->cli_ok(qw(node list --json)) =~ /"name"\s*:\s*"two"/g), 1, 'what was killed is not listed beside what took its place');
 $second = $two->imap(login => 'alice');
 $one->cli_ok([qw(user passwd bob@example.test --password-stdin)], "another-horse-8\n");
 ok(!eval { $two->imap(login => 'bob'); 1 }, 'an old password ends on the other at once');

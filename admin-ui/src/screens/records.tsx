@@ -66,8 +66,8 @@ function Summary({ records }: { records: DnsRecord[] }): JSX.Element | null {
     return <p class="all-good"><Icon name="ok" />All that is needed is there.</p>;
 }
 
-// Where a person has to choose first, there is nothing to paste as it is.
-const isReady = (record: DnsRecord): boolean => Boolean(record.line) && !/ or |\(/.test(record.line!.replace(/"[^"]*"/g, ""));
+// Where a person has to fill something in first, there is nothing to paste as it is.
+const isReady = (record: DnsRecord): boolean => Boolean(record.line) && !record.line!.replace(/"[^"]*"/g, "").includes("(");
 
 function CopyMissing({ records }: { records: DnsRecord[] }): JSX.Element | null {
     // Reverse names are in somebody else's zone.
