@@ -239,14 +239,22 @@ answer_no(const PhLoginRequest *request, const char *reason, const char **reason
     return PH_LOGIN_NO;
 }
 
+static const char too_many[] = "too many failures";
+
+static bool
+is_closed(const char *peer_address, const char *login)
+{
+    return ph_throttle_is_closed(peer_address, login, ph_monotonic_us(),
+        (double)ph_setting_int("identity.throttle.address_failures"),
+        (double)ph_setting_int("identity.throttle.login_failures"));
+}
+
 PH_IN_JOB static PhLoginAnswer
 ask(const PhLoginRequest *request, PhIdentity **identity_out, const char **reason_out)
 {
-    if (ph_throttle_is_closed(request->peer_address, request->login, ph_monotonic_us(),
-            (double)ph_setting_int("identity.throttle.address_failures"),
-            (double)ph_setting_int("identity.throttle.login_failures"))) {
+    if (is_closed(request->peer_address, request->login)) {
         /* Not counted again: who stops guessing is let in after a while. */
-        *reason_out = "too many failures";
+        *reason_out = too_many;
         return PH_LOGIN_NO;
     }
 
@@ -280,23 +288,50 @@ ask(const PhLoginRequest *request, PhIdentity **identity_out, const char **reaso
     return PH_LOGIN_YES;
 }
 
+static void
+log_answer(const char *peer_address, const char *login, const char *service, PhLoginAnswer answer,
+    const char *reason)
+{
+    static const char *const events[] = {
+        [PH_LOGIN_YES] = "login.yes",
+        [PH_LOGIN_NO] = "login.no",
+        [PH_LOGIN_UNAVAILABLE] = "login.unavailable",
+    };
+    g_autofree char *quoted = ph_log_quote(login);
+    ph_log(PH_LOG_INFO, events[answer], "login=\"%s\" peer=%s service=%s reason=\"%s\"", quoted,
+        peer_address, service, reason);
+}
+
 PhLoginAnswer
 ph_login_blocking(const PhLoginRequest *request, PhIdentity **identity_out, const char **reason_out)
 {
     ph_assert_in_job();
     const char *reason = NULL;
     PhLoginAnswer answer = ask(request, identity_out, &reason);
-    static const char *const events[] = {
-        [PH_LOGIN_YES] = "login.yes",
-        [PH_LOGIN_NO] = "login.no",
-        [PH_LOGIN_UNAVAILABLE] = "login.unavailable",
-    };
-    g_autofree char *login = ph_log_quote(request->login);
-    ph_log(PH_LOG_INFO, events[answer], "login=\"%s\" peer=%s service=%s reason=\"%s\"", login,
-        request->peer_address, request->service, reason);
+    log_answer(request->peer_address, request->login, request->service, answer, reason);
     if (reason_out != NULL)
         *reason_out = reason;
     return answer;
+}
+
+bool
+ph_login_may_try(const char *peer_address, const char *login, const char *service)
+{
+    bool closed = is_closed(peer_address, login);
+    if (closed)
+        log_answer(peer_address, login, service, PH_LOGIN_NO, too_many);
+    return !closed;
+}
+
+void
+ph_login_note(const char *peer_address, const char *login, const char *service,
+    PhLoginAnswer answer, const char *reason)
+{
+    if (answer == PH_LOGIN_NO)
+        ph_throttle_failed(peer_address, login, ph_monotonic_us());
+    else if (answer == PH_LOGIN_YES)
+        ph_throttle_succeeded(peer_address, login);
+    log_answer(peer_address, login, service, answer, reason);
 }
 
 int64_t

@@ -58,6 +58,12 @@ enum { PH_PASSWORD_MIN_BYTES = 8 };
 PH_API PH_IN_JOB bool ph_password_change_blocking(const PhIdentity *whose, const char *origin,
     const PhSecret *password, int64_t deadline_us, GError **error);
 
+/* For passwords that somebody else checks (a directory behind ours), which are counted with the others.
+ * May one be tried? Not after too many failures: it is refused without a look, which the log tells. */
+PH_API bool ph_login_may_try(const char *peer_address, const char *login, const char *service);
+/* What came of it, for the count and the log. */
+PH_API void ph_login_note(const char *peer_address, const char *login, const char *service,
+    PhLoginAnswer answer, const char *reason);
 /* How long the client should be kept waiting before the next answer, because of failures before
  * (ms, 0 to 15000). */
 PH_API int64_t ph_login_delay_ms(const char *peer_address, const char *login);

@@ -8,6 +8,7 @@
 #include "directory.h"
 #include "dn.h"
 #include "local.h"
+#include "proxy.h"
 
 #include "posthouse/log.h"
 
@@ -15,7 +16,8 @@
 
 typedef struct Bind {
     LdapOperation *operation;
-    PhTimer delay; /* before a refusal is told */
+    PhTimer delay;   /* before a refusal is told */
+    GBytes *refusal; /* an upstream's; null: ours */
     char *login;
     /* for an upstream, should the name be no account of ours */
     char *dn;
@@ -34,6 +36,7 @@ unref_bind(void *data)
     g_free(bind->login);
     g_free(bind->dn);
     ph_secret_free(bind->password);
+    g_clear_pointer(&bind->refusal, g_bytes_unref);
     g_clear_error(&bind->error);
     g_free(bind);
 }
@@ -53,8 +56,23 @@ refuse_now(void *data)
 {
     ph_assert_on_reactor();
     Bind *bind = data;
-    ldap_operation_finish(
-        bind->operation, LDAP_INVALID_CREDENTIALS, NULL, "wrong name or password");
+    LdapOperation *operation = bind->operation;
+    if (bind->refusal == NULL) {
+        ldap_operation_finish(operation, LDAP_INVALID_CREDENTIALS, NULL, "wrong name or password");
+        return;
+    }
+    LdapSpan rest;
+    rest.bytes = g_bytes_get_data(bind->refusal, &rest.length);
+    ldap_proxy_write(operation, rest);
+    ldap_operation_end(operation);
+}
+
+static PH_ON_REACTOR void
+refuse_after(Bind *bind, int64_t delay_ms)
+{
+    LdapSession *session = bind->operation->session;
+    ph_metric_add(&ldap_state(session)->counters.bind_failures, 1);
+    ph_timer_arm_ms(&bind->delay, ph_connection_reactor(session->base.connection), delay_ms);
 }
 
 static void
@@ -70,9 +88,7 @@ login_done(PhTask *task, PhLoginAnswer answer, PhIdentity *identity, int64_t del
         ldap_operation_finish(operation, LDAP_SUCCESS, NULL, NULL);
         return;
     case PH_LOGIN_NO:
-        ph_metric_add(&ldap_state(session)->counters.bind_failures, 1);
-        ph_timer_init(&bind->delay, refuse_now, bind);
-        ph_timer_arm_ms(&bind->delay, ph_task_reactor(task), delay_ms);
+        refuse_after(bind, delay_ms);
         return;
     case PH_LOGIN_UNAVAILABLE:
         ldap_operation_finish(
@@ -93,6 +109,18 @@ begin(LdapOperation *operation, const char *login)
     operation->data = bind;
     operation->free_data = clear_bind;
     return bind;
+}
+
+void
+ldap_bind_refuse(LdapOperation *operation, const char *login, GBytes *rest)
+{
+    ph_assert_on_reactor();
+    LdapSession *session = operation->session;
+    Bind *bind = begin(operation, login);
+    bind->refusal = rest != NULL ? g_bytes_ref(rest) : NULL;
+    ldap_session_become(session, LDAP_WHO_NOBODY, NULL, NULL, 0);
+    refuse_after(
+        bind, ph_login_delay_ms(ph_connection_peer_address(session->base.connection), login));
 }
 
 static void

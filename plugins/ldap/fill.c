@@ -126,12 +126,24 @@ fill_find(LdapPool *pool)
     return g_hash_table_lookup(pool->fills, key);
 }
 
-/* Nobody can follow it any more. Its followers are the caller's. */
-void
-ldap_fill_free(LdapFill *fill)
+LdapForward *
+ldap_fill_take_follower(GQueue *followers)
 {
-    if (fill->leader != NULL)
-        fill->leader->fill = NULL;
+    LdapForward *follower = followers->head != NULL ? followers->head->data : NULL;
+    if (follower != NULL)
+        ldap_forward_unqueue(follower);
+    return follower;
+}
+
+/* What is done for one follower may end another: each knows where it waits. */
+void
+ldap_fill_free(LdapFill *fill, GQueue *followers_out)
+{
+    LdapForward *follower;
+    g_queue_init(followers_out);
+    while ((follower = ldap_fill_take_follower(&fill->followers)) != NULL)
+        ldap_forward_queue(follower, followers_out);
+    fill->leader->fill = NULL;
     fill->pool->filling -= fill->answer->len;
     g_hash_table_remove(fill->pool->fills, fill->key);
     g_bytes_unref(fill->key);
@@ -141,30 +153,13 @@ ldap_fill_free(LdapFill *fill)
     g_free(fill);
 }
 
-LdapForward *
-ldap_fill_take_follower(GQueue *followers)
-{
-    GList *link = g_queue_pop_head_link(followers);
-    if (link == NULL)
-        return NULL;
-    LdapForward *forward = link->data;
-    forward->fill = NULL;
-    return forward;
-}
-
-bool
-ldap_fill_is_led_by(const LdapForward *forward)
-{
-    return forward->fill != NULL && forward->fill->leader == forward;
-}
-
 /* The answer is too large for the cache: each asks on its own. */
 static PH_ON_REACTOR void
 give_up_fill(LdapFill *fill)
 {
-    GQueue followers = fill->followers;
+    GQueue followers;
     LdapForward *forward;
-    ldap_fill_free(fill);
+    ldap_fill_free(fill, &followers);
     while ((forward = ldap_fill_take_follower(&followers)) != NULL)
         ldap_upstream_submit(forward);
 }
@@ -204,9 +199,9 @@ ldap_fill_end(LdapFill *fill, int result)
             ldap_search_cache_add_alias(pool->answers, key, alias);
         }
     }
-    GQueue followers = fill->followers;
+    GQueue followers;
     LdapForward *forward;
-    ldap_fill_free(fill);
+    ldap_fill_free(fill, &followers);
     while ((forward = ldap_fill_take_follower(&followers)) != NULL)
         answer_follower(forward, whole);
 }
@@ -286,8 +281,7 @@ ldap_cache_answer(
         return false;
     LdapForward *forward = ldap_proxy_forward_new(operation, plan);
     ldap_proxy_belong(forward, operation);
-    forward->fill = fill;
-    g_queue_push_tail_link(&fill->followers, &forward->fill_link);
+    ldap_forward_queue(forward, &fill->followers);
     ldap_forward_age(forward);
     return true;
 }

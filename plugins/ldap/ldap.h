@@ -117,6 +117,9 @@ PH_ON_REACTOR void ldap_session_become(
 /* -- bind.c, directory.c, extended.c, root-dse.c: local answers; each takes the operation ------- */
 
 PH_ON_REACTOR void ldap_bind(LdapOperation *operation);
+/* Refuses a bind once the time that a failed login of this name costs is over. `rest` is the answer, a PDU
+ * without its head; null: ours. */
+PH_ON_REACTOR void ldap_bind_refuse(LdapOperation *operation, const char *login, GBytes *rest);
 PH_ON_REACTOR void ldap_search(
     LdapOperation *operation); /* routes: root DSE, schema, local, proxy */
 PH_ON_REACTOR void ldap_compare(LdapOperation *operation);

@@ -80,8 +80,10 @@ who_is(const LdapSession *session, const PhUpstream *config)
     return LDAP_PROXY_NOBODY;
 }
 
-/* What a control does to how its request goes. */
+/* What a control does to how its request goes. On a connection that is not bound as the client only
+ * known ones are passed on: what others would do with the rights of the service nobody can say. */
 typedef enum ControlKind {
+    CONTROL_UNKNOWN,
     CONTROL_PLAIN,
     CONTROL_PINS,     /* the server remembers something of the connection */
     CONTROL_ENDLESS,  /* and answers when something changes */
@@ -92,14 +94,31 @@ static const struct {
     const char *oid;
     ControlKind kind;
 } control_rows[] = {
-    { "1.2.840.113556.1.4.319", CONTROL_PINS },       /* paged results, RFC 2696 */
-    { "2.16.840.1.113730.3.4.9", CONTROL_PINS },      /* virtual list view */
-    { "1.2.840.113556.1.4.473", CONTROL_PINS },       /* sorting, RFC 2891 */
-    { "1.2.840.113556.1.4.841", CONTROL_PINS },       /* directory synchronisation */
-    { "1.3.6.1.1.21.2", CONTROL_PINS },               /* transactions, RFC 5805 */
-    { "2.16.840.1.113730.3.4.3", CONTROL_ENDLESS },   /* persistent search */
-    { "1.2.840.113556.1.4.528", CONTROL_ENDLESS },    /* notification of changes */
-    { "1.3.6.1.4.1.4203.1.9.1.1", CONTROL_ENDLESS },  /* content synchronisation, RFC 4533 */
+    { "2.16.840.1.113730.3.4.2", CONTROL_PLAIN },    /* ManageDsaIT, RFC 3296 */
+    { "1.3.6.1.4.1.4203.1.10.1", CONTROL_PLAIN },    /* subentries, RFC 3672 */
+    { "1.2.826.0.1.3344810.2.3", CONTROL_PLAIN },    /* matched values, RFC 3876 */
+    { "1.3.6.1.1.13.1", CONTROL_PLAIN },             /* pre-read, RFC 4527 */
+    { "1.3.6.1.1.13.2", CONTROL_PLAIN },             /* post-read */
+    { "1.3.6.1.1.12", CONTROL_PLAIN },               /* assertion, RFC 4528 */
+    { "1.3.6.1.1.22", CONTROL_PLAIN },               /* do not use a copy, RFC 6171 */
+    { "1.3.6.1.4.1.4203.666.5.16", CONTROL_PLAIN },  /* dereference, OpenLDAP's */
+    { "1.3.6.1.4.1.42.2.27.8.5.1", CONTROL_PLAIN },  /* password policy, a draft */
+    { "1.2.840.113556.1.4.417", CONTROL_PLAIN },     /* Active Directory's: what was deleted, ... */
+    { "1.2.840.113556.1.4.529", CONTROL_PLAIN },     /* ... extended names, */
+    { "1.2.840.113556.1.4.801", CONTROL_PLAIN },     /* ... parts of security descriptors, */
+    { "1.2.840.113556.1.4.805", CONTROL_PLAIN },     /* ... a whole tree deleted, */
+    { "1.2.840.113556.1.4.1339", CONTROL_PLAIN },    /* ... no referrals, */
+    { "1.2.840.113556.1.4.1340", CONTROL_PLAIN },    /* ... how to search, */
+    { "1.2.840.113556.1.4.1413", CONTROL_PLAIN },    /* ... changes that are there already, */
+    { "1.2.840.113556.1.4.1504", CONTROL_PLAIN },    /* ... a search among values */
+    { "1.2.840.113556.1.4.319", CONTROL_PINS },      /* paged results, RFC 2696 */
+    { "2.16.840.1.113730.3.4.9", CONTROL_PINS },     /* virtual list view */
+    { "1.2.840.113556.1.4.473", CONTROL_PINS },      /* sorting, RFC 2891 */
+    { "1.2.840.113556.1.4.841", CONTROL_PINS },      /* directory synchronisation */
+    { "1.3.6.1.1.21.2", CONTROL_PINS },              /* transactions, RFC 5805 */
+    { "2.16.840.1.113730.3.4.3", CONTROL_ENDLESS },  /* persistent search */
+    { "1.2.840.113556.1.4.528", CONTROL_ENDLESS },   /* notification of changes */
+    { "1.3.6.1.4.1.4203.1.9.1.1", CONTROL_ENDLESS }, /* content synchronisation, RFC 4533 */
     { "2.16.840.1.113730.3.4.18", CONTROL_IDENTITY }, /* proxied authorization, RFC 4370 */
     { "2.16.840.1.113730.3.4.12", CONTROL_IDENTITY }, /* and its first version */
 };
@@ -110,7 +129,7 @@ control_kind(LdapSpan oid)
     for (size_t i = 0; i < G_N_ELEMENTS(control_rows); i++)
         if (ldap_span_is(oid, control_rows[i].oid))
             return control_rows[i].kind;
-    return CONTROL_PLAIN;
+    return CONTROL_UNKNOWN;
 }
 
 static bool
@@ -129,6 +148,12 @@ plan_controls(LdapSpan controls, LdapPlan *plan, LdapResult *result, const char 
     while (ldap_control_next(&controls, &control) == LDAP_PARSE_DONE) {
         switch (control_kind(control.oid)) {
         case CONTROL_PLAIN:
+            break;
+        case CONTROL_UNKNOWN:
+            if (!plan->as_client && control.is_critical)
+                return may_not(result, LDAP_UNAVAILABLE_CRITICAL_EXTENSION, text,
+                    "a critical control is not known here");
+            plan->leaves_out = plan->leaves_out || !plan->as_client;
             break;
         case CONTROL_ENDLESS:
             plan->is_endless = true;
@@ -240,6 +265,34 @@ request_of(const LdapPdu *pdu)
         .length = (size_t)(last.bytes + last.length - pdu->rest.bytes) };
 }
 
+/* RFC 4511 4.1.11: a control that is not critical and not known is ignored. */
+static void
+leave_out_unknown(LdapForward *forward)
+{
+    GByteArray *kept = g_byte_array_new();
+    g_byte_array_append(kept, forward->op.bytes, (guint)forward->op.length);
+    LdapSpan at = forward->controls;
+    size_t opened = ldap_append_open(kept, LDAP_TAG_CONTROLS);
+    size_t begin = kept->len;
+    LdapControl control;
+    for (LdapSpan whole = at; ldap_control_next(&at, &control) == LDAP_PARSE_DONE; whole = at)
+        if (control_kind(control.oid) != CONTROL_UNKNOWN)
+            g_byte_array_append(kept, whole.bytes, (guint)(whole.length - at.length));
+    ldap_append_close(kept, opened);
+    if (kept->len == begin) /* none is left */
+        g_byte_array_set_size(kept, (guint)forward->op.length);
+    size_t op_length = forward->op.length;
+    size_t length = kept->len;
+    g_bytes_unref(forward->bytes);
+    forward->bytes = g_byte_array_free_to_bytes(kept);
+    const uint8_t *bytes = g_bytes_get_data(forward->bytes, NULL);
+    forward->request = (LdapSpan){ .bytes = bytes, .length = length };
+    forward->op = (LdapSpan){ .bytes = bytes, .length = op_length };
+    forward->controls = length == op_length
+                            ? (LdapSpan){ 0 }
+                            : (LdapSpan){ .bytes = bytes + begin, .length = length - begin };
+}
+
 LdapForward *
 ldap_proxy_forward_new(LdapOperation *operation, const LdapPlan *plan)
 {
@@ -256,6 +309,8 @@ ldap_proxy_forward_new(LdapOperation *operation, const LdapPlan *plan)
     forward->controls = pdu->controls;
     forward->op = (LdapSpan){ .bytes = pdu->rest.bytes,
         .length = (size_t)(pdu->op.bytes + pdu->op.length - pdu->rest.bytes) };
+    if (plan->leaves_out)
+        leave_out_unknown(forward);
     if (plan->upstream->config->identity == PH_UPSTREAM_FOR_CLIENT)
         forward->authorize = plan->who == LDAP_PROXY_CLIENT
                                  ? g_strconcat("dn:", session->client_dn, NULL)
@@ -342,6 +397,11 @@ ldap_proxy_bind(
             name == NULL ? "the name is malformed" : "the directory behind this one was changed");
         return;
     }
+    const char *peer = ph_connection_peer_address(session->base.connection);
+    if (!ph_login_may_try(peer, name, "ldap")) {
+        ldap_bind_refuse(operation, name, NULL);
+        return;
+    }
     uint8_t digest[LDAP_BIND_DIGEST_BYTES];
     /* By the name as it was given: which spellings are one name only the upstream knows. */
     ldap_bind_cache_digest(pool->binds, config->id, config->version, dn, password, digest);
@@ -349,6 +409,7 @@ ldap_proxy_bind(
         ldap_bind_cache_find(
             pool->binds, digest, ldap_epoch(pool->proxy, config->id), ph_monotonic_us())) {
         ph_metric_add(&pool->proxy->state->counters.cache_hits, 1);
+        ph_login_note(peer, name, "ldap", PH_LOGIN_YES, "the upstream directory said so");
         accept_bind(operation, config, dn, password);
         return;
     }
@@ -358,12 +419,20 @@ ldap_proxy_bind(
     forward->final_tag = LDAP_RES_BIND;
     forward->is_read = true; /* asking twice changes nothing */
     forward->dn = g_strdup(dn);
+    forward->name = g_steal_pointer(&name);
     forward->password = ph_secret_new(ph_secret_bytes(password), ph_secret_length(password));
     memcpy(forward->digest, digest, sizeof(digest));
     forward->epoch = ldap_epoch(pool->proxy, config->id);
     ldap_proxy_belong(forward, operation);
     ph_metric_add(&pool->proxy->state->counters.forwarded, 1);
     ldap_upstream_submit(forward);
+}
+
+static PH_ON_REACTOR void
+note_bind(const LdapOperation *operation, const LdapForward *forward, PhLoginAnswer answer)
+{
+    ph_login_note(ph_connection_peer_address(operation->session->base.connection), forward->name,
+        "ldap", answer, "the upstream directory says so");
 }
 
 static PH_ON_REACTOR void
@@ -384,10 +453,14 @@ bind_answered(LdapForward *forward, const LdapPdu *pdu)
     }
     operation->forward = NULL;
     if (result == LDAP_SUCCESS) {
+        note_bind(operation, forward, PH_LOGIN_YES);
         accept_bind(operation, config, forward->dn, forward->password);
+    } else if (ldap_result_is_no(result)) {
+        LdapSpan rest = request_of(pdu);
+        g_autoptr(GBytes) refusal = g_bytes_new(rest.bytes, rest.length);
+        note_bind(operation, forward, PH_LOGIN_NO);
+        ldap_bind_refuse(operation, forward->name, refusal);
     } else {
-        if (ldap_result_is_no(result))
-            ph_metric_add(&pool->proxy->state->counters.bind_failures, 1);
         ldap_session_become(operation->session, LDAP_WHO_NOBODY, NULL, NULL, 0);
         ldap_proxy_write(operation, request_of(pdu));
         ldap_operation_end(operation);
@@ -422,9 +495,10 @@ end_slow(LdapForward *forward)
 {
     LdapOperation *operation = g_steal_pointer(&forward->operation);
     operation->forward = NULL;
-    if (!ldap_fill_is_led_by(forward) || forward->fill->followers.head == NULL) {
+    GQueue none;
+    if (forward->fill == NULL || forward->fill->followers.head == NULL) {
         if (forward->fill != NULL)
-            ldap_fill_free(forward->fill);
+            ldap_fill_free(forward->fill, &none);
         ldap_forward_drop(forward);
     }
     ldap_operation_finish(operation, LDAP_ADMIN_LIMIT_EXCEEDED, NULL,
@@ -442,7 +516,7 @@ ldap_forward_answered(LdapForward *forward, const LdapPdu *pdu, bool is_last)
         return;
     }
     LdapSpan rest = request_of(pdu);
-    if (ldap_fill_is_led_by(forward))
+    if (forward->fill != NULL)
         ldap_fill_add(forward->fill, rest);
     LdapOperation *operation = forward->operation;
     forward->is_started = true;
@@ -463,7 +537,7 @@ ldap_forward_answered(LdapForward *forward, const LdapPdu *pdu, bool is_last)
     forward->operation = NULL;
     if (operation != NULL)
         operation->forward = NULL;
-    if (ldap_fill_is_led_by(forward))
+    if (forward->fill != NULL)
         ldap_fill_end(forward->fill, ldap_pdu_result(pdu->op));
     ldap_forward_free(forward);
     if (operation != NULL)
@@ -475,14 +549,10 @@ ldap_forward_failed(LdapForward *forward, LdapResult result, const char *text)
 {
     LdapOperation *operation = g_steal_pointer(&forward->operation);
     bool is_bind = forward->kind == LDAP_FORWARD_BIND;
-    LdapFill *fill = forward->fill;
     GQueue followers = G_QUEUE_INIT;
-    if (ldap_fill_is_led_by(forward)) {
-        followers = fill->followers;
-        ldap_fill_free(fill);
-    } else if (fill != NULL) {
-        g_queue_unlink(&fill->followers, &forward->fill_link);
-    }
+    if (forward->fill != NULL)
+        ldap_fill_free(forward->fill, &followers);
+    ldap_forward_unqueue(forward);
     after_change(forward);
     ldap_forward_free(forward);
     while ((forward = ldap_fill_take_follower(&followers)) != NULL)
@@ -513,20 +583,18 @@ let_go(LdapOperation *operation)
     forward->operation = NULL;
     if (forward->kind == LDAP_FORWARD_BIND && forward->link != NULL)
         return; /* its answer is good to know */
-    if (ldap_fill_is_led_by(forward)) {
+    if (forward->fill != NULL) {
         if (forward->fill->followers.head != NULL && forward->pin == NULL)
             return;
-        GQueue followers = forward->fill->followers;
+        GQueue followers;
         LdapForward *follower;
-        ldap_fill_free(forward->fill);
+        ldap_fill_free(forward->fill, &followers);
         after_change(forward);
         ldap_forward_drop(forward);
         while ((follower = ldap_fill_take_follower(&followers)) != NULL)
             ldap_forward_failed(follower, LDAP_UNAVAILABLE, "the request is to be sent again");
         return;
     }
-    if (forward->fill != NULL)
-        g_queue_unlink(&forward->fill->followers, &forward->fill_link);
     after_change(forward);
     ldap_forward_drop(forward);
 }

@@ -229,21 +229,21 @@ struct LdapForward {
     bool is_endless;          /* has no deadline: it waits for changes */
     unsigned tries;
     LdapServer *avoid; /* that failed it */
-    GQueue *queue;     /* that it waits in */
+    GQueue *queue;     /* that it waits in: for a link, or for the answer to another's */
     GList queued;
     GList aged;
     bool is_aged;
     int64_t began_us;
     int64_t deadline_us;
-    int64_t sent_us;   /* or when the last part of its answer came */
-    GBytes *bytes;     /* the request's, counted */
-    LdapSpan request;  /* operation and controls, as the client wrote them */
-    LdapSpan op;       /* the operation, with its tag */
-    LdapSpan controls; /* contents */
-    char *authorize;   /* as whom (RFC 4370); null: as whom the link is bound */
-    LdapFill *fill;    /* its answer is for the cache, too; or it waits for another's to come */
-    GList fill_link;
+    int64_t sent_us;    /* or when the last part of its answer came */
+    GBytes *bytes;      /* the request's, counted */
+    LdapSpan request;   /* operation and controls, as the client wrote them */
+    LdapSpan op;        /* the operation, with its tag */
+    LdapSpan controls;  /* contents */
+    char *authorize;    /* as whom (RFC 4370); null: as whom the link is bound */
+    LdapFill *fill;     /* its answer is for the cache, too; null: it is not */
     char *dn;           /* a bind's, as the client wrote it */
+    char *name;         /* the same, normalised */
     PhSecret *password; /* a bind's */
     uint8_t digest[LDAP_BIND_DIGEST_BYTES];
     uint64_t epoch; /* a bind's: when it was asked */
@@ -374,6 +374,7 @@ typedef struct LdapPlan {
     bool as_client; /* on a connection that is bound as the client */
     bool is_endless;
     bool has_controls;
+    bool leaves_out; /* some of them */
     LdapSearchParts search;
 } LdapPlan;
 
@@ -403,13 +404,13 @@ PH_ON_REACTOR bool ldap_cache_answer(
 /* Fetched by this forward, for the pool's key. `alias` may have no bytes. */
 PH_ON_REACTOR LdapFill *ldap_fill_new(
     LdapPool *pool, LdapUpstream *upstream, LdapForward *leader, LdapSpan alias);
-bool ldap_fill_is_led_by(const LdapForward *forward);
 /* One PDU of its answer; it may be gone after it. */
 PH_ON_REACTOR void ldap_fill_add(LdapFill *fill, LdapSpan rest);
 /* The answer is complete: it is kept, and given to the followers. */
 PH_ON_REACTOR void ldap_fill_end(LdapFill *fill, int result);
-/* Nobody can follow it any more. Its followers are the caller's. */
-void ldap_fill_free(LdapFill *fill);
+/* Nobody can follow it any more. Its followers are the caller's to take. */
+void ldap_fill_free(LdapFill *fill, GQueue *followers_out);
+/* Null: there is none left. */
 LdapForward *ldap_fill_take_follower(GQueue *followers);
 
 /* -- proxy.c: what upstream.c tells ------------------------------------------------------------ */

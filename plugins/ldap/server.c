@@ -13,6 +13,7 @@
 #include <arpa/inet.h>
 #include <inttypes.h>
 #include <netdb.h>
+#include <resolv.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -197,6 +198,13 @@ resolve_job(void *data)
     ResolveJob *job = data;
     struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
     struct addrinfo *found = NULL;
+    /* Of this thread, and read anew with the file that they come from: name servers that are silent must
+     * not hold the worker for the half minute that they have by default. */
+    enum { DNS_TIMEOUT_S = 2, DNS_TRIES = 1 };
+    if (res_init() == 0) {
+        _res.retrans = DNS_TIMEOUT_S;
+        _res.retry = DNS_TRIES;
+    }
     int result = getaddrinfo(job->host, NULL, &hints, &found);
     if (result != 0) {
         job->error = g_strdup_printf("\"%s\": %s", job->host, gai_strerror(result));

@@ -31,7 +31,7 @@ ldap_forward_new(LdapUpstream *upstream)
         forward = g_new0(LdapForward, 1);
     }
     forward->upstream = ldap_upstream_ref(upstream);
-    forward->queued.data = forward->aged.data = forward->fill_link.data = forward;
+    forward->queued.data = forward->aged.data = forward;
     forward->began_us = ph_monotonic_us();
     return forward;
 }
@@ -69,6 +69,7 @@ ldap_forward_free(LdapForward *forward)
         g_bytes_unref(forward->bytes);
     g_free(forward->authorize);
     g_free(forward->dn);
+    g_free(forward->name);
     ph_secret_free(forward->password);
     ldap_upstream_unref(forward->upstream);
     if (pool->n_spare >= SPARE_FORWARDS) {

@@ -268,6 +268,10 @@ subtest 'as the service' => sub {
     is(modify(\@jane, $joe, 'Mister'), 50, 'not as the service');
     is(modify(\@alice, $joe, 'Mister'), 50, 'nor by accounts of ours');
     is(status_of('ldapsearch', \@joe, '-e', "!authzid=dn:$jane", '-b', $suffix), 50, 'nobody asks as somebody else');
+    is(status_of('ldapsearch', \@joe, '-e', '!1.2.3.4', '-b', $suffix), 12, 'a critical control that nobody knows');
+    is(dns(text_of('ldapsearch', \@joe, '-e', '1.2.3.4', '-b', $suffix, '(uid=u7)')), 1, 'another one is left out');
+    is(dns(text_of('ldapsearch', \@joe, '-e', '1.2.3.4', '-M', '-b', $suffix, '(uid=u7)')), 1, 'and those beside it are not');
+    is(status_of('ldapsearch', \@joe, '-MM', '-b', $suffix, '(uid=u7)'), 0, 'one that is known may be critical');
 };
 
 subtest 'for the client' => sub {
@@ -279,6 +283,7 @@ subtest 'for the client' => sub {
     is(modify(\@joe, $joe, 'Prof.'), 0, 'changes are his');
     is(modify(\@jane, $joe, 'Mister'), 50, 'not hers');
     is(status_of('ldapsearch', \@joe, '-e', "!authzid=dn:$jane", '-b', $suffix), 50, 'nobody asks as somebody else');
+    is(dns(text_of('ldapsearch', \@joe, '-e', '1.2.3.4', '-b', $suffix, '(uid=u7)')), 1, 'an unknown control is left out');
     upstream('change', '--identity', 'service');
 };
 
@@ -431,6 +436,21 @@ subtest 'the cache of binds' => sub {
     is($ldap->bind(@joe), 49, 'the old one counts no more');
     is(status_of('ldappasswd', [$joe, 'joe-new'], '-s', 'joe-secret'), 0, 'and back');
     upstream('change', '--cache-s', 0);
+};
+
+subtest 'guessing' => sub {
+    my $ldap = client();
+    my $before = time;
+    is($ldap->bind($joe, "guess $_"), 49, 'no') for 1 .. 4;
+    cmp_ok(time - $before, '>', 2, 'each guess takes longer');
+    like($server->log, qr/login\.no: login="\Q$joe\E" peer=127\.0\.0\.1 service=ldap/, 'and is in the log');
+    $server->set('identity.throttle.login_failures', 3);
+    my $asked = () = $a->log =~ /BIND dn="\Q$joe\E" method/g;
+    is($ldap->bind(@joe), 49, 'then that name is refused from this address');
+    is(scalar(() = $a->log =~ /BIND dn="\Q$joe\E" method/g), $asked, 'without asking');
+    is($ldap->bind(@jane), 0, 'others are not');
+    $server->set('identity.throttle.login_failures', 1000);
+    is($ldap->bind(@joe), 0, 'a good password');
 };
 
 subtest 'fail-over' => sub {
