@@ -349,13 +349,16 @@ take_new(int slot, int64_t deadline_us, GError **error)
     if (!may_try(error))
         return NULL;
     g_autoptr(GError) local = NULL;
-    PhLease *lease = ph_lease_new_private_blocking(pool.settings->conninfo, deadline_us, &local);
+    /* With a time of its own: that somebody is in a hurry says nothing about the database. */
+    PhLease *lease = ph_lease_new_private_blocking(
+        pool.settings->conninfo, ph_monotonic_us() + CONNECT_TIMEOUT_US, &local);
     note_try(lease != NULL, local != NULL ? local->message : "");
     if (lease == NULL) {
         g_propagate_error(error, g_steal_pointer(&local));
         return NULL;
     }
     lease->slot = slot;
+    lease->deadline_us = deadline_us;
     return lease;
 }
 
@@ -368,7 +371,7 @@ ph_lease_take_blocking(PhLane lane, int64_t deadline_us, GError **error)
         return NULL;
     }
     ph_mutex_lock(&pool.lock);
-    if (!wait_for_slot_locked(lane, deadline_us)) {
+    if (!wait_for_slot_locked(lane, deadline_us) || ph_monotonic_us() >= deadline_us) {
         ph_mutex_unlock(&pool.lock);
         g_set_error(
             error, PH_ERROR, PH_ERROR_TEMPORARY, "no database connection became free in time");
