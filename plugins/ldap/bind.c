@@ -11,6 +11,7 @@
 #include "proxy.h"
 
 #include "posthouse/log.h"
+#include "posthouse/message-address.h"
 
 #include <string.h>
 
@@ -194,6 +195,16 @@ decide(LdapOperation *operation, const char *login, const char *dn, const PhSecr
 
 /* -- names ------------------------------------------------------------------------------------- */
 
+/* An account's entry stands below its own domain: below another one it is nobody's name, whoever may have
+ * such an address. */
+static bool
+is_of_domain(const char *login, const char *domain)
+{
+    const char *at = strrchr(login, '@');
+    g_autofree char *ascii = at != NULL ? ph_domain_to_ascii(at + 1) : NULL;
+    return ascii != NULL && strcmp(ascii, domain) == 0;
+}
+
 /* The address in the name of an account's entry; null: it is none. */
 static char *
 find_login(const char *dn)
@@ -209,6 +220,8 @@ find_login(const char *dn)
         if (login == NULL && above.kind == LDAP_BASE_UNIT)
             login = ldap_dn_value(dn, "uid");
         ldap_base_clear(&above);
+        if (login != NULL && !is_of_domain(login, base.domain))
+            g_clear_pointer(&login, g_free);
     }
     ldap_base_clear(&base);
     return login;

@@ -309,6 +309,8 @@ run_search(void *data)
 {
     ph_assert_in_job();
     Search *search = data;
+    if (is_late(search))
+        return;
     if (!search->is_resolved && !resolve(search)) {
         search->is_elsewhere = search->error == NULL && search->may_forward;
         if (search->error == NULL && !search->is_elsewhere)
@@ -318,7 +320,8 @@ run_search(void *data)
     } else {
         search->is_resolved = true;
         give_containers(search);
-        if (!search->is_done && search->place.container == search->containers->len)
+        /* A cookie may be behind what is there by now. */
+        if (!search->is_done && search->place.container >= search->containers->len)
             give_entries(search);
     }
     /* A database that is slow is the limit passed, one that is away is not. */

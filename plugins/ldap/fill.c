@@ -93,12 +93,18 @@ span_of(const GByteArray *array)
     return (LdapSpan){ .bytes = array->data, .length = array->len };
 }
 
+/* Ends the operation. Many answers may be there for one client at once. */
 static PH_ON_REACTOR void
-answer_from_cache(LdapOperation *operation, LdapSpan answer)
+answer_from_cache(LdapPool *pool, LdapOperation *operation, LdapSpan answer)
 {
     LdapSpan rest;
+    if (ldap_proxy_is_too_slow(pool, operation->session)) {
+        ldap_proxy_refuse_slow(operation);
+        return;
+    }
     while (ldap_answer_next(&answer, &rest))
         ldap_proxy_write(operation, rest);
+    ldap_operation_end(operation);
 }
 
 /* -- fills ------------------------------------------------------------------------------------- */
@@ -168,10 +174,10 @@ static PH_ON_REACTOR void
 answer_follower(LdapForward *forward, LdapSpan answer)
 {
     LdapOperation *operation = forward->operation;
+    LdapPool *pool = forward->upstream->pool;
     operation->forward = NULL;
     ldap_forward_free(forward);
-    answer_from_cache(operation, answer);
-    ldap_operation_end(operation);
+    answer_from_cache(pool, operation, answer);
 }
 
 /* Its answer is complete. */
@@ -268,10 +274,13 @@ ldap_cache_answer(
     /* What only this session's own connection can fetch again is not fetched behind its back. */
     if (found == LDAP_CACHE_FRESH || (found == LDAP_CACHE_STALE && !plan->is_pinned)) {
         ph_metric_add(&counters->cache_hits, 1);
-        answer_from_cache(operation, answer);
-        if (found == LDAP_CACHE_STALE)
+        g_autoptr(GByteArray) kept = NULL;
+        if (found == LDAP_CACHE_STALE) { /* which may take the place of the answer in the cache */
+            kept = g_byte_array_append(g_byte_array_new(), answer.bytes, (guint)answer.length);
+            answer = span_of(kept);
             refresh(pool, operation, plan);
-        ldap_operation_end(operation);
+        }
+        answer_from_cache(pool, operation, answer);
         return true;
     }
     ph_metric_add(&counters->cache_misses, 1);

@@ -713,13 +713,18 @@ append_value(GString *out, LdapSpan value)
     }
 }
 
+/* RFC 4512 2.5: letters, digits and these. Anything else is escaped, so that no name can look like a name
+ * with what stands behind it: two filters of one text are one filter. */
 static void
 append_name(GString *out, LdapSpan name)
 {
-    size_t start = out->len;
-    append_value(out, name);
-    for (size_t i = start; i < out->len; i++)
-        out->str[i] = g_ascii_tolower(out->str[i]);
+    for (size_t i = 0; i < name.length; i++) {
+        char byte = (char)name.bytes[i];
+        if (g_ascii_isalnum(byte) || byte == '-' || byte == '.' || byte == ';' || byte == '_')
+            g_string_append_c(out, g_ascii_tolower(byte));
+        else
+            g_string_append_printf(out, "\\%02x", name.bytes[i]);
+    }
 }
 
 static void

@@ -473,6 +473,13 @@ take_answer(LdapLink *link, LdapForward *forward, const LdapPdu *pdu, int64_t no
 }
 
 static PH_ON_REACTOR void
+answered_ping(LdapLink *link)
+{
+    link->ping_id = 0;
+    ldap_server_lives(link->server);
+}
+
+static PH_ON_REACTOR void
 take_pdu(LdapLink *link, const LdapPdu *pdu, int64_t now_us)
 {
     if (pdu->id == 0) {
@@ -489,7 +496,7 @@ take_pdu(LdapLink *link, const LdapPdu *pdu, int64_t now_us)
     else if (pdu->id > link->last_id)
         ldap_link_break(link, "an answer to nothing");
     else if (pdu->id == link->ping_id && pdu->tag == LDAP_RES_SEARCH_DONE)
-        link->ping_id = 0;
+        answered_ping(link);
 }
 
 /* Every whole PDU; gives how much was used. */

@@ -12,6 +12,7 @@
 
 enum {
     LDAP_PDU_CLIENT_MAX = 256 * 1024,
+    LDAP_PDU_STRANGER_MAX = 32 * 1024, /* before a login */
     LDAP_PDU_UPSTREAM_MAX = 4 * 1024 * 1024,
 };
 

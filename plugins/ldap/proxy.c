@@ -90,46 +90,53 @@ typedef enum ControlKind {
     CONTROL_IDENTITY, /* asks as somebody else */
 } ControlKind;
 
-static const struct {
+/* The form counts for PLAIN ones: a server may end the connection, which others share, when it is another.
+ * What pins goes over a connection of the client's own. */
+// clang-format off
+static const struct ControlRow {
     const char *oid;
     ControlKind kind;
+    LdapValueForm form;
 } control_rows[] = {
-    { "2.16.840.1.113730.3.4.2", CONTROL_PLAIN },    /* ManageDsaIT, RFC 3296 */
-    { "1.3.6.1.4.1.4203.1.10.1", CONTROL_PLAIN },    /* subentries, RFC 3672 */
-    { "1.2.826.0.1.3344810.2.3", CONTROL_PLAIN },    /* matched values, RFC 3876 */
-    { "1.3.6.1.1.13.1", CONTROL_PLAIN },             /* pre-read, RFC 4527 */
-    { "1.3.6.1.1.13.2", CONTROL_PLAIN },             /* post-read */
-    { "1.3.6.1.1.12", CONTROL_PLAIN },               /* assertion, RFC 4528 */
-    { "1.3.6.1.1.22", CONTROL_PLAIN },               /* do not use a copy, RFC 6171 */
-    { "1.3.6.1.4.1.4203.666.5.16", CONTROL_PLAIN },  /* dereference, OpenLDAP's */
-    { "1.3.6.1.4.1.42.2.27.8.5.1", CONTROL_PLAIN },  /* password policy, a draft */
-    { "1.2.840.113556.1.4.417", CONTROL_PLAIN },     /* Active Directory's: what was deleted, ... */
-    { "1.2.840.113556.1.4.529", CONTROL_PLAIN },     /* ... extended names, */
-    { "1.2.840.113556.1.4.801", CONTROL_PLAIN },     /* ... parts of security descriptors, */
-    { "1.2.840.113556.1.4.805", CONTROL_PLAIN },     /* ... a whole tree deleted, */
-    { "1.2.840.113556.1.4.1339", CONTROL_PLAIN },    /* ... no referrals, */
-    { "1.2.840.113556.1.4.1340", CONTROL_PLAIN },    /* ... how to search, */
-    { "1.2.840.113556.1.4.1413", CONTROL_PLAIN },    /* ... changes that are there already, */
-    { "1.2.840.113556.1.4.1504", CONTROL_PLAIN },    /* ... a search among values */
-    { "1.2.840.113556.1.4.319", CONTROL_PINS },      /* paged results, RFC 2696 */
-    { "2.16.840.1.113730.3.4.9", CONTROL_PINS },     /* virtual list view */
-    { "1.2.840.113556.1.4.473", CONTROL_PINS },      /* sorting, RFC 2891 */
-    { "1.2.840.113556.1.4.841", CONTROL_PINS },      /* directory synchronisation */
-    { "1.3.6.1.1.21.2", CONTROL_PINS },              /* transactions, RFC 5805 */
-    { "2.16.840.1.113730.3.4.3", CONTROL_ENDLESS },  /* persistent search */
-    { "1.2.840.113556.1.4.528", CONTROL_ENDLESS },   /* notification of changes */
-    { "1.3.6.1.4.1.4203.1.9.1.1", CONTROL_ENDLESS }, /* content synchronisation, RFC 4533 */
-    { "2.16.840.1.113730.3.4.18", CONTROL_IDENTITY }, /* proxied authorization, RFC 4370 */
-    { "2.16.840.1.113730.3.4.12", CONTROL_IDENTITY }, /* and its first version */
+    { "2.16.840.1.113730.3.4.2", CONTROL_PLAIN, LDAP_VALUE_NONE }, /* ManageDsaIT, RFC 3296 */
+    { "1.3.6.1.4.1.4203.1.10.1", CONTROL_PLAIN, LDAP_VALUE_BOOL }, /* subentries, RFC 3672 */
+    { "1.2.826.0.1.3344810.2.3", CONTROL_PLAIN, LDAP_VALUE_TERMS }, /* matched values, RFC 3876 */
+    { "1.3.6.1.1.13.1", CONTROL_PLAIN, LDAP_VALUE_NAMES }, /* pre-read, RFC 4527 */
+    { "1.3.6.1.1.13.2", CONTROL_PLAIN, LDAP_VALUE_NAMES }, /* post-read */
+    { "1.3.6.1.1.12", CONTROL_PLAIN, LDAP_VALUE_FILTER }, /* assertion, RFC 4528 */
+    { "1.3.6.1.1.22", CONTROL_PLAIN, LDAP_VALUE_NONE }, /* do not use a copy, RFC 6171 */
+    { "1.3.6.1.4.1.4203.666.5.16", CONTROL_PLAIN, LDAP_VALUE_DEREFERENCE }, /* dereference, OpenLDAP's */
+    { "1.3.6.1.4.1.42.2.27.8.5.1", CONTROL_PLAIN, LDAP_VALUE_NONE }, /* password policy, a draft */
+    { "1.2.840.113556.1.4.417", CONTROL_PLAIN, LDAP_VALUE_NONE }, /* Active Directory's: what was deleted, ... */
+    { "1.2.840.113556.1.4.529", CONTROL_PLAIN, LDAP_VALUE_PLAIN }, /* ... extended names, */
+    { "1.2.840.113556.1.4.801", CONTROL_PLAIN, LDAP_VALUE_PLAIN }, /* ... parts of security descriptors, */
+    { "1.2.840.113556.1.4.805", CONTROL_PLAIN, LDAP_VALUE_NONE }, /* ... a whole tree deleted, */
+    { "1.2.840.113556.1.4.1339", CONTROL_PLAIN, LDAP_VALUE_NONE }, /* ... no referrals, */
+    { "1.2.840.113556.1.4.1340", CONTROL_PLAIN, LDAP_VALUE_PLAIN }, /* ... how to search, */
+    { "1.2.840.113556.1.4.1413", CONTROL_PLAIN, LDAP_VALUE_NONE }, /* ... changes that are there already, */
+    { "1.2.840.113556.1.4.1504", CONTROL_PLAIN, LDAP_VALUE_NAMES }, /* ... a search among values */
+    { "1.2.840.113556.1.4.319", CONTROL_PINS, LDAP_VALUE_NONE }, /* paged results, RFC 2696 */
+    { "2.16.840.1.113730.3.4.9", CONTROL_PINS, LDAP_VALUE_NONE }, /* virtual list view */
+    { "1.2.840.113556.1.4.473", CONTROL_PINS, LDAP_VALUE_NONE }, /* sorting, RFC 2891 */
+    { "1.2.840.113556.1.4.841", CONTROL_PINS, LDAP_VALUE_NONE }, /* directory synchronisation */
+    { "1.3.6.1.1.21.2", CONTROL_PINS, LDAP_VALUE_NONE }, /* transactions, RFC 5805 */
+    { "2.16.840.1.113730.3.4.3", CONTROL_ENDLESS, LDAP_VALUE_NONE }, /* persistent search */
+    { "1.2.840.113556.1.4.528", CONTROL_ENDLESS, LDAP_VALUE_NONE }, /* notification of changes */
+    { "1.3.6.1.4.1.4203.1.9.1.1", CONTROL_ENDLESS, LDAP_VALUE_NONE }, /* content synchronisation, RFC 4533 */
+    { "2.16.840.1.113730.3.4.18", CONTROL_IDENTITY, LDAP_VALUE_NONE }, /* proxied authorization, RFC 4370 */
+    { "2.16.840.1.113730.3.4.12", CONTROL_IDENTITY, LDAP_VALUE_NONE }, /* and its first version */
 };
 
-static ControlKind
-control_kind(LdapSpan oid)
+// clang-format on
+
+static const struct ControlRow *
+control_row(LdapSpan oid)
 {
+    static const struct ControlRow unknown = { NULL, CONTROL_UNKNOWN, LDAP_VALUE_NONE };
     for (size_t i = 0; i < G_N_ELEMENTS(control_rows); i++)
         if (ldap_span_is(oid, control_rows[i].oid))
-            return control_rows[i].kind;
-    return CONTROL_UNKNOWN;
+            return &control_rows[i];
+    return &unknown;
 }
 
 static bool
@@ -146,8 +153,11 @@ plan_controls(LdapSpan controls, LdapPlan *plan, LdapResult *result, const char 
     LdapControl control;
     plan->has_controls = controls.length > 0;
     while (ldap_control_next(&controls, &control) == LDAP_PARSE_DONE) {
-        switch (control_kind(control.oid)) {
+        const struct ControlRow *row = control_row(control.oid);
+        switch (row->kind) {
         case CONTROL_PLAIN:
+            if (!plan->as_client && !ldap_request_check_value(control.value, row->form))
+                return may_not(result, LDAP_PROTOCOL_ERROR, text, "a malformed control");
             break;
         case CONTROL_UNKNOWN:
             if (!plan->as_client && control.is_critical)
@@ -239,9 +249,8 @@ note_buffered(LdapPool *pool, LdapSession *session, size_t bytes)
     pool->buffered += bytes;
 }
 
-/* Has the client left so much unread that it gets no more of this answer? */
-static PH_ON_REACTOR bool
-is_too_slow(LdapPool *pool, LdapSession *session)
+bool
+ldap_proxy_is_too_slow(LdapPool *pool, LdapSession *session)
 {
     size_t pending = ph_connection_output_pending(session->base.connection);
     if (pending <= PH_OUTPUT_HIGH_BYTES) {
@@ -252,6 +261,13 @@ is_too_slow(LdapPool *pool, LdapSession *session)
     note_buffered(pool, session, pending);
     return pending > pool->config.slow_client_bytes ||
            pool->buffered > SLOW_CLIENTS * pool->config.slow_client_bytes;
+}
+
+void
+ldap_proxy_refuse_slow(LdapOperation *operation)
+{
+    ldap_operation_finish(operation, LDAP_ADMIN_LIMIT_EXCEEDED, NULL,
+        "the client reads too slowly for so large an answer: ask for pages");
 }
 
 /* -- forwarding -------------------------------------------------------------------------------- */
@@ -276,7 +292,7 @@ leave_out_unknown(LdapForward *forward)
     size_t begin = kept->len;
     LdapControl control;
     for (LdapSpan whole = at; ldap_control_next(&at, &control) == LDAP_PARSE_DONE; whole = at)
-        if (control_kind(control.oid) != CONTROL_UNKNOWN)
+        if (control_row(control.oid)->kind != CONTROL_UNKNOWN)
             g_byte_array_append(kept, whole.bytes, (guint)(whole.length - at.length));
     ldap_append_close(kept, opened);
     if (kept->len == begin) /* none is left */
@@ -501,8 +517,7 @@ end_slow(LdapForward *forward)
             ldap_fill_free(forward->fill, &none);
         ldap_forward_drop(forward);
     }
-    ldap_operation_finish(operation, LDAP_ADMIN_LIMIT_EXCEEDED, NULL,
-        "the client reads too slowly for so large an answer: ask for pages");
+    ldap_proxy_refuse_slow(operation);
 }
 
 void
@@ -518,12 +533,16 @@ ldap_forward_answered(LdapForward *forward, const LdapPdu *pdu, bool is_last)
     LdapSpan rest = request_of(pdu);
     if (forward->fill != NULL)
         ldap_fill_add(forward->fill, rest);
+    if (forward->fill == NULL && forward->operation == NULL && !is_last) { /* nobody wants it */
+        ldap_forward_drop(forward);
+        return;
+    }
     LdapOperation *operation = forward->operation;
     forward->is_started = true;
     if (operation != NULL) {
         LdapSession *session = operation->session;
         ldap_proxy_write(operation, rest);
-        bool slow = is_too_slow(pool, session);
+        bool slow = ldap_proxy_is_too_slow(pool, session);
         if (!is_last && forward->pin != NULL && ldap_session_is_full(session))
             ldap_link_set_paused(forward->link, true);
         else if (!is_last && forward->pin == NULL && slow) {

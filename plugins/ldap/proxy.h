@@ -127,8 +127,9 @@ struct LdapServer {
     int64_t resolved_us;
     LdapResolve *resolving;
     GPtrArray *links[LDAP_N_LINK_KINDS];
-    unsigned failures; /* in a row */
-    int64_t retry_us;  /* not before, when it is down */
+    unsigned failures;  /* in a row */
+    int64_t retry_us;   /* not before, when it is down */
+    int64_t renewed_us; /* when it was given a new connection without a failure, last */
     PhTimer retry_timer;
     PhTimer tick_timer;
     int64_t canary_us; /* when a degraded one was given a request last */
@@ -186,6 +187,7 @@ struct LdapLink {
     bool wants_tls;   /* within input */
     bool is_paused;   /* a pinned one whose client reads slowly */
     bool was_ready;
+    bool was_silent; /* it was given up, not ended by the server */
     int64_t ping_us;
     int64_t input_us; /* when something came, or was first waited for */
     int64_t used_us;
@@ -346,6 +348,8 @@ unsigned ldap_server_most_links(const LdapServer *server, LdapLinkKind kind);
 
 PH_ON_REACTOR void ldap_server_ready(LdapLink *link);
 PH_ON_REACTOR void ldap_server_answered(LdapServer *server, int64_t took_us);
+/* It answers: well again, unless it is known to be down. */
+PH_ON_REACTOR void ldap_server_lives(LdapServer *server);
 /* The link is gone. `failure`: the server's fault; null: it ended in order. */
 PH_ON_REACTOR void ldap_server_lost(LdapLink *link, const char *failure);
 /* The upstream refused what the client is bound with. */
@@ -383,6 +387,9 @@ PH_ON_REACTOR LdapForward *ldap_proxy_forward_new(LdapOperation *operation, cons
 void ldap_proxy_belong(LdapForward *forward, LdapOperation *operation);
 /* A PDU of the operation's answer, without its head. */
 PH_ON_REACTOR void ldap_proxy_write(LdapOperation *operation, LdapSpan rest);
+/* Has the client left so much unread that it gets no more of an answer? */
+PH_ON_REACTOR bool ldap_proxy_is_too_slow(LdapPool *pool, LdapSession *session);
+PH_ON_REACTOR void ldap_proxy_refuse_slow(LdapOperation *operation);
 
 /* -- fill.c: answers for the cache --------------------------------------------------------------- */
 

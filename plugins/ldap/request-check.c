@@ -295,6 +295,99 @@ check_controls(LdapSpan controls)
     return true;
 }
 
+/* -- values of controls ------------------------------------------------------------------------ */
+
+static bool
+is_list_of_octets(LdapSpan value)
+{
+    LdapSpan list;
+    size_t n;
+    return ldap_element_take(&value, LDAP_TAG_SEQUENCE, &list) && value.length == 0 &&
+           are_octets(list, &n);
+}
+
+/* ValuesReturnFilter (RFC 3876): filters that do not nest. */
+static bool
+is_list_of_terms(LdapSpan value)
+{
+    LdapSpan list;
+    uint8_t tag;
+    LdapSpan contents;
+    size_t n = 0;
+    if (!ldap_element_take(&value, LDAP_TAG_SEQUENCE, &list) || value.length > 0)
+        return false;
+    while (list.length > 0)
+        if (++n > LDAP_FILTER_TERMS_MAX || !ldap_element_next(&list, &tag, &contents) ||
+            !is_term(tag, contents))
+            return false;
+    return n > 0;
+}
+
+static bool
+is_bool(LdapSpan value)
+{
+    bool is_set;
+    return take_bool(&value, LDAP_TAG_BOOLEAN, &is_set) && value.length == 0;
+}
+
+/* One list of numbers, truths and texts, none of which has parts. */
+static bool
+is_plain_list(LdapSpan value)
+{
+    LdapSpan list;
+    uint8_t tag;
+    LdapSpan contents;
+    if (!ldap_element_take(&value, LDAP_TAG_SEQUENCE, &list) || value.length > 0)
+        return false;
+    while (list.length > 0)
+        if (!ldap_element_next(&list, &tag, &contents) ||
+            (tag != LDAP_TAG_INTEGER && tag != LDAP_TAG_BOOLEAN && tag != LDAP_TAG_OCTETS &&
+                tag != LDAP_TAG_ENUMERATED))
+            return false;
+    return true;
+}
+
+/* DerefSpec (a draft): lists of a name with a list of attributes. */
+static bool
+is_dereference(LdapSpan value)
+{
+    LdapSpan list;
+    LdapSpan spec;
+    LdapSpan part;
+    size_t n;
+    if (!ldap_element_take(&value, LDAP_TAG_SEQUENCE, &list) || value.length > 0)
+        return false;
+    while (list.length > 0)
+        if (!ldap_element_take(&list, LDAP_TAG_SEQUENCE, &spec) || !take_octets(&spec, &part) ||
+            part.length == 0 || !ldap_element_take(&spec, LDAP_TAG_SEQUENCE, &part) ||
+            spec.length > 0 || !are_octets(part, &n))
+            return false;
+    return true;
+}
+
+bool
+ldap_request_check_value(LdapSpan value, LdapValueForm form)
+{
+    bool is_there = value.bytes != NULL;
+    switch (form) {
+    case LDAP_VALUE_NONE:
+        return !is_there || value.length == 0;
+    case LDAP_VALUE_BOOL:
+        return is_there && is_bool(value);
+    case LDAP_VALUE_FILTER:
+        return is_there && ldap_request_check_filter(value);
+    case LDAP_VALUE_TERMS:
+        return is_there && is_list_of_terms(value);
+    case LDAP_VALUE_NAMES:
+        return is_there && is_list_of_octets(value);
+    case LDAP_VALUE_PLAIN:
+        return !is_there || is_plain_list(value);
+    case LDAP_VALUE_DEREFERENCE:
+        return is_there && is_dereference(value);
+    }
+    return false;
+}
+
 static bool
 check_op(const LdapPdu *pdu, LdapSearchParts *search)
 {

@@ -34,3 +34,17 @@ bool ldap_request_check(const LdapPdu *pdu, LdapSearchParts *search_out);
 bool ldap_request_check_filter(LdapSpan filter);
 /* The name of an extended request. False: malformed. */
 bool ldap_request_extended_name(const LdapPdu *pdu, LdapSpan *name_out);
+
+/* What stands in the value of a control. */
+typedef enum LdapValueForm {
+    LDAP_VALUE_NONE,
+    LDAP_VALUE_BOOL,
+    LDAP_VALUE_FILTER,
+    LDAP_VALUE_TERMS,
+    LDAP_VALUE_NAMES,
+    LDAP_VALUE_PLAIN, /* nothing, or a list of elements without parts */
+    LDAP_VALUE_DEREFERENCE,
+} LdapValueForm;
+
+/* `value` has null bytes when there is none. */
+bool ldap_request_check_value(LdapSpan value, LdapValueForm form);

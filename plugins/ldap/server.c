@@ -57,12 +57,23 @@ set_state(LdapServer *server, LdapServerState state)
     server->since_us = ph_time_now_us();
 }
 
+static LdapLink *
+ready_link(const LdapServer *server)
+{
+    const GPtrArray *links = server->links[LDAP_LINK_SHARED];
+    for (guint i = 0; i < links->len; i++)
+        if (((LdapLink *)links->pdata[i])->state == LDAP_LINK_READY)
+            return links->pdata[i];
+    return NULL;
+}
+
 /* Known to be down, but so long ago that nobody knows. */
 static bool
 is_forgotten(const LdapServer *server, int64_t now_us)
 {
     return server->state == LDAP_SERVER_DOWN && !ph_timer_is_armed(&server->retry_timer) &&
-           now_us >= server->retry_us && server->links[LDAP_LINK_SHARED]->len == 0;
+           now_us >= server->retry_us &&
+           (server->links[LDAP_LINK_SHARED]->len == 0 || ready_link(server) != NULL);
 }
 
 static bool
@@ -298,6 +309,14 @@ ldap_server_open_link(LdapServer *server, LdapLinkKind kind, LdapPin *pin)
 }
 
 static PH_ON_REACTOR void
+ask_whether_it_lives(LdapLink *link)
+{
+    if (link->ping_id == 0)
+        ldap_link_ping(link);
+    ldap_server_watch(link->server);
+}
+
+static PH_ON_REACTOR void
 note_failure(LdapServer *server, const char *why)
 {
     LdapCounters *counters = &server->upstream->pool->proxy->state->counters;
@@ -339,8 +358,13 @@ retry_due(void *data)
     if (upstream->pool->is_leaving || upstream->is_retired || server->failures > RETRIES_MAX ||
         server->state != LDAP_SERVER_DOWN)
         return;
-    if (server->links[LDAP_LINK_SHARED]->len == 0)
+    LdapLink *link = ready_link(server);
+    if (link != NULL) {
+        set_state(server, LDAP_SERVER_TRYING);
+        ask_whether_it_lives(link);
+    } else if (server->links[LDAP_LINK_SHARED]->len == 0) {
         ldap_server_open_link(server, LDAP_LINK_SHARED, NULL);
+    }
 }
 
 static PH_ON_REACTOR void
@@ -377,6 +401,12 @@ ldap_server_answered(LdapServer *server, int64_t took_us)
     int64_t change_us = took_us - server->mean_us;
     server->mean_us += server->samples == 0 ? change_us : change_us / (change_us < 0 ? 4 : 8);
     server->samples++;
+    ldap_server_lives(server);
+}
+
+void
+ldap_server_lives(LdapServer *server)
+{
     if (server->state == LDAP_SERVER_TRYING || server->state == LDAP_SERVER_IDLE)
         server_is_well(server);
 }
@@ -395,18 +425,25 @@ try_next_address(LdapLink *link)
     return ldap_server_open_link(server, link->kind, NULL);
 }
 
-/* Does it answer on another link? */
-static bool
-is_well_elsewhere(const LdapServer *server, int64_t now_us)
+/* A link that worked has ended. Whether its server lives is asked on another one or, where there is none, by
+ * connecting anew: at once, but not again and again. False: it is down, as far as is known. */
+static PH_ON_REACTOR bool
+may_live(LdapServer *server, const LdapLink *ended)
 {
-    int64_t quarter_us = ldap_upstream_timeout_us(server->upstream) / 4;
-    const GPtrArray *links = server->links[LDAP_LINK_SHARED];
-    for (guint i = 0; i < links->len; i++) {
-        const LdapLink *other = links->pdata[i];
-        if (other->state == LDAP_LINK_READY && now_us - other->input_us < quarter_us)
-            return true;
+    LdapLink *other = ready_link(server);
+    if (other != NULL) {
+        ask_whether_it_lives(other);
+        return true;
     }
-    return false;
+    int64_t now_us = ph_monotonic_us();
+    if (ended->was_silent || server->state == LDAP_SERVER_DOWN ||
+        now_us - server->renewed_us < INT64_C(1000) * FIRST_RETRY_MS)
+        return false;
+    server->renewed_us = now_us;
+    set_state(server, LDAP_SERVER_TRYING);
+    if (server->links[LDAP_LINK_SHARED]->len == 0)
+        ldap_server_open_link(server, LDAP_LINK_SHARED, NULL);
+    return true;
 }
 
 void
@@ -416,7 +453,8 @@ ldap_server_lost(LdapLink *link, const char *failure)
     LdapUpstream *upstream = server->upstream;
     LdapPin *pin = link->pin;
     if (failure != NULL && !try_next_address(link)) {
-        if (link->was_ready && is_well_elsewhere(server, ph_monotonic_us()))
+        if (link->was_ready && !upstream->is_retired && !upstream->pool->is_leaving &&
+            may_live(server, link))
             note_failure(server, failure);
         else
             server_failed(server, failure);
@@ -442,10 +480,17 @@ ldap_server_watch(LdapServer *server)
 }
 
 static PH_ON_REACTOR void
+give_up_silent(LdapLink *link, const char *why)
+{
+    link->was_silent = true;
+    ldap_link_break(link, why);
+}
+
+static PH_ON_REACTOR void
 look_at_link(LdapLink *link, int64_t now_us)
 {
     int64_t tick_us = tick_ms(link->server) * 1000;
-    if (link->in_flight == 0 || link->is_paused ||
+    if ((link->in_flight == 0 && link->ping_id == 0) || link->is_paused ||
         (link->state != LDAP_LINK_READY && link->state != LDAP_LINK_DRAINING))
         return;
     int64_t silent_us = now_us - link->input_us;
@@ -453,11 +498,11 @@ look_at_link(LdapLink *link, int64_t now_us)
         return;
     if (link->kind == LDAP_LINK_BINDING) {
         if (silent_us >= 2 * tick_us)
-            ldap_link_break(link, "no answer to a bind");
+            give_up_silent(link, "no answer to a bind");
     } else if (link->ping_id == 0) {
         ldap_link_ping(link);
     } else if (now_us - link->ping_us >= tick_us) {
-        ldap_link_break(link, "no answers any more");
+        give_up_silent(link, "no answers any more");
     }
 }
 
@@ -487,12 +532,16 @@ tick_due(void *data)
     ph_assert_on_reactor();
     LdapServer *server = data;
     int64_t now_us = ph_monotonic_us();
+    bool is_asked = false;
     for (int kind = 0; kind < LDAP_N_LINK_KINDS; kind++)
-        for (guint i = 0; i < server->links[kind]->len; i++)
-            look_at_link(server->links[kind]->pdata[i], now_us);
+        for (guint i = 0; i < server->links[kind]->len; i++) {
+            LdapLink *link = server->links[kind]->pdata[i];
+            look_at_link(link, now_us);
+            is_asked = is_asked || link->ping_id != 0;
+        }
     for (size_t i = 0; i < server->upstream->n_servers && server->upstream->n_servers > 1; i++)
         compare_with_others(&server->upstream->servers[i]);
-    if (server->in_flight > 0)
+    if (server->in_flight > 0 || is_asked)
         ldap_server_watch(server);
 }
 

@@ -279,6 +279,8 @@ ldap_session_become(
     session->identity = identity;
     session->client_dn = client_dn;
     session->client_upstream = upstream_id;
+    if (who != LDAP_WHO_NOBODY)
+        ph_connection_set_input_limit(session->base.connection, LDAP_PDU_CLIENT_MAX);
     ph_session_set_account(&session->base, identity != NULL ? identity->account_id : 0,
         identity != NULL ? identity->login : NULL);
     ph_session_set_activity(&session->base, identity != NULL    ? identity->login
@@ -333,6 +335,13 @@ run(LdapSession *session, const uint8_t *bytes, const LdapPdu *pdu)
     refuse(session, LDAP_PROTOCOL_ERROR, "that is no request of LDAP");
 }
 
+/* Who has not logged in has little to say: the memory for it is taken by anybody. */
+static size_t
+pdu_max(const LdapSession *session)
+{
+    return session->who == LDAP_WHO_NOBODY ? LDAP_PDU_STRANGER_MAX : LDAP_PDU_CLIENT_MAX;
+}
+
 /* One request; false: none is there. */
 static bool
 step(LdapSession *session)
@@ -342,7 +351,7 @@ step(LdapSession *session)
     const uint8_t *bytes = ph_connection_input(session->base.connection, &length);
     size_t whole;
     LdapPdu pdu;
-    switch (ldap_pdu_frame(bytes, length, LDAP_PDU_CLIENT_MAX, &whole)) {
+    switch (ldap_pdu_frame(bytes, length, pdu_max(session), &whole)) {
     case LDAP_PARSE_MORE:
         return false;
     case LDAP_PARSE_BAD:
@@ -371,7 +380,7 @@ opened(PhSession *base)
     LdapSession *session = (LdapSession *)base;
     ph_metric_add(&ldap_state(session)->counters.sessions, 1);
     g_queue_init(&session->operations);
-    ph_connection_set_input_limit(base->connection, LDAP_PDU_CLIENT_MAX);
+    ph_connection_set_input_limit(base->connection, LDAP_PDU_STRANGER_MAX);
     ldap_session_become(session, LDAP_WHO_NOBODY, NULL, NULL, 0);
     restart_timeout(session);
 }

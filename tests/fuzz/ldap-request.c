@@ -68,6 +68,10 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     /* With the one byte behind it that is kept in the server, too. */
     g_autofree uint8_t *copy = g_malloc0(size + 1);
     memcpy(copy, data, size);
+    for (LdapValueForm form = LDAP_VALUE_NONE; form <= LDAP_VALUE_DEREFERENCE; form++)
+        if (ldap_request_check_value((LdapSpan){ .bytes = copy, .length = size }, form) &&
+            form != LDAP_VALUE_NONE)
+            g_assert(is_nested((LdapSpan){ .bytes = copy, .length = size }));
     LdapSearchParts parts = { 0 };
     if (!ldap_pdu_parse(copy, size, &pdu) || !ldap_request_check(&pdu, &parts))
         return 0;

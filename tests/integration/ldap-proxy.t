@@ -3,7 +3,9 @@
 # suite: core
 use strict;
 use warnings;
+use IO::Socket::INET ();
 use JSON::PP ();
+use POSIX ();
 use Test::More;
 use Posthouse;
 use Posthouse::Console;
@@ -272,6 +274,11 @@ subtest 'as the service' => sub {
     is(dns(text_of('ldapsearch', \@joe, '-e', '1.2.3.4', '-b', $suffix, '(uid=u7)')), 1, 'another one is left out');
     is(dns(text_of('ldapsearch', \@joe, '-e', '1.2.3.4', '-M', '-b', $suffix, '(uid=u7)')), 1, 'and those beside it are not');
     is(status_of('ldapsearch', \@joe, '-MM', '-b', $suffix, '(uid=u7)'), 0, 'one that is known may be critical');
+    my $bad = ber(0x30, text('1.3.6.1.1.12') . ber(0x01, "\xff") . text("\xa0\x84\xff\xff\xff\xff"));
+    my $hostile = client(\@joe);
+    $hostile->request(search_op($suffix, 2, present('uid')), ber(0xa0, $bad));
+    is($hostile->answer->{code}, 2, 'a value for which the directory would end the connection of all');
+    is(status_of('ldapsearch', \@joe, '-e', '!assert=(uid=u7)', '-b', "uid=u7,ou=people,$suffix", '-s', 'base'), 0, 'a good one');
 };
 
 subtest 'for the client' => sub {
@@ -524,6 +531,49 @@ subtest 'servers that are stopped, killed and started' => sub {
     is($good, 90, 'no read fails while one of them is up');
 };
 
+# Answers all but binds with a name: for these it ends the connection.
+sub serve_oddly {
+    my ($listener) = @_;
+    while (my $client = $listener->accept) {
+        next if fork;
+        $client->blocking(0);
+        my $peer = bless { socket => $client, seconds => 60, buffer => '' }, 'Posthouse::Client::Ldap';
+        while (my $asked = $peer->answer) {
+            my $is_bind = $asked->{tag} == 0x60;
+            my (undef, $name) = Posthouse::Client::Ldap::element((Posthouse::Client::Ldap::element($asked->{op}))[2]);
+            last if $is_bind && $name ne '';
+            $peer->send(message($asked->{id}, ber($is_bind ? 0x61 : 0x65, integer(0, 0x0a), text(''), text(''))));
+        }
+        POSIX::_exit(0);
+    }
+}
+
+subtest 'a server that ends the connections of binds' => sub {
+    my $listener = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 50) or die "listen: $!";
+    my $pid = fork // die "fork: $!";
+    if ($pid == 0) {
+        $SIG{CHLD} = 'IGNORE';
+        serve_oddly($listener);
+        POSIX::_exit(0);
+    }
+    my $odd = 'dc=odd,dc=test';
+    $server->cli_ok(qw(upstream add odd), $odd, 'ldap://127.0.0.1:' . $listener->sockport, '--anonymous');
+    my @search = ('ldapsearch', undef, '-b', $odd);
+    is(status_of(@search), 0, 'it answers') for 1 .. 4;
+    is(status_of('ldapwhoami', ["cn=x,$odd", 'x']), 52, 'a bind is not answered') for 1 .. 4;
+    my $start = time;
+    my $good = 0;
+    while (time - $start < 4) {
+        $good++ if status_of(@search) == 0;
+        sleep 0.1;
+    }
+    cmp_ok($good, '>', 10, 'the rest goes on');
+    is(status_of(@search), 0, 'and does not end');
+    $server->cli_ok(qw(upstream remove odd));
+    kill 9, $pid;
+    waitpid $pid, 0;
+};
+
 subtest 'a client that does not read' => sub {
     $server->set('ldap.upstream.slow_client_bytes', 1024 * 1024);
     my $slow = client(\@jane);
@@ -541,6 +591,13 @@ subtest 'a client that does not read' => sub {
     is($whole + $ended, 60, 'its answers are whole, or it is told that they were ended');
     cmp_ok($ended, '>', 0, 'some were');
     note "$whole whole, $ended ended";
+    upstream('change', '--cache-s', 60);
+    $slow = client(\@jane);
+    $slow->put($_, filter => present('uid')) for 1 .. 60;
+    my @codes = map { ($slow->get($_, 20))[-1]{code} // '?' } 1 .. 60;
+    is(scalar(grep { $_ eq '0' || $_ eq '11' } @codes), 60, 'from the cache it is the same');
+    cmp_ok(scalar(grep { $_ eq '11' } @codes), '>', 0, 'some were ended');
+    upstream('change', '--cache-s', 0);
     is(dns(text_of('ldapsearch', \@joe, '-E', 'pr=100/noprompt', '-b', $suffix, '(uid=u*)')), 300, 'pages help');
     ok(ask($other, 31), 'and nothing is broken by it');
 };

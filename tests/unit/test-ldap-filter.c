@@ -264,6 +264,14 @@ test_text(void)
         g_assert_cmpstr(key, ==, text);
     }
     g_assert_null(ldap_filter_key((LdapSpan){ .bytes = (const uint8_t *)"\x30\x00", .length = 2 }));
+    /* A name that looks like a name with its value has another key: answers are found by it. */
+    static const uint8_t name[] = { 0xa3, 8, 4, 3, 'a', '=', 'b', 4, 1, 'c' };
+    static const uint8_t value[] = { 0xa3, 8, 4, 1, 'a', 4, 3, 'b', '=', 'c' };
+    g_autofree char *name_key = ldap_filter_key((LdapSpan){ .bytes = name, .length = sizeof name });
+    g_autofree char *value_key =
+        ldap_filter_key((LdapSpan){ .bytes = value, .length = sizeof value });
+    g_assert_cmpstr(name_key, ==, "(a\\3db=c)");
+    g_assert_cmpstr(value_key, ==, "(a=b=c)");
 }
 
 enum {

@@ -217,6 +217,51 @@ test_controls(void)
     }
 }
 
+/* What a directory could end the connection for, which others share. */
+static void
+test_values(void)
+{
+    static const struct {
+        LdapValueForm form;
+        const char *value; /* null: none */
+        bool is_good;
+    } values[] = {
+        { LDAP_VALUE_NONE, NULL, true },
+        { LDAP_VALUE_NONE, "", true },
+        { LDAP_VALUE_NONE, "30 00", false },
+        { LDAP_VALUE_BOOL, "0101ff", true },
+        { LDAP_VALUE_BOOL, NULL, false },
+        { LDAP_VALUE_BOOL, "0101ff00", false },
+        { LDAP_VALUE_FILTER, "8702 636e", true },
+        { LDAP_VALUE_FILTER, "a084ffffffff", false },
+        { LDAP_VALUE_FILTER, "", false },
+        { LDAP_VALUE_TERMS, "3004 8702 636e", true },
+        { LDAP_VALUE_TERMS, "3000", false },
+        { LDAP_VALUE_TERMS, "3006 a204 8702 636e", false },
+        { LDAP_VALUE_TERMS, "3006 a0 84 ffffffff", false },
+        { LDAP_VALUE_NAMES, "3004 0402 636e", true },
+        { LDAP_VALUE_NAMES, "3000", true },
+        { LDAP_VALUE_NAMES, "3003 0201 01", false },
+        { LDAP_VALUE_NAMES, "3004 0403 636e", false },
+        { LDAP_VALUE_PLAIN, NULL, true },
+        { LDAP_VALUE_PLAIN, "3003 0201 07", true },
+        { LDAP_VALUE_PLAIN, "3005 3003 0201 07", false },
+        { LDAP_VALUE_PLAIN, "3003 0202 07", false },
+        { LDAP_VALUE_DEREFERENCE, "300b 3009 0401 61 3004 0402 636e", true },
+        { LDAP_VALUE_DEREFERENCE, "3009 3007 0401 61 0402 636e", false },
+        { LDAP_VALUE_DEREFERENCE, NULL, false },
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(values); i++) {
+        g_autoptr(GByteArray) bytes = from_hex(values[i].value != NULL ? values[i].value : "");
+        static const uint8_t none;
+        LdapSpan value = { .bytes = bytes->len > 0 ? bytes->data : &none, .length = bytes->len };
+        if (values[i].value == NULL)
+            value.bytes = NULL;
+        if (ldap_request_check_value(value, values[i].form) != values[i].is_good)
+            g_error("value %zu: %s", i, values[i].value);
+    }
+}
+
 static void
 test_urls(void)
 {
@@ -271,6 +316,7 @@ main(int argc, char **argv)
     g_test_add_func("/ldap-request/deep", test_deep);
     g_test_add_func("/ldap-request/wide", test_wide);
     g_test_add_func("/ldap-request/controls", test_controls);
+    g_test_add_func("/ldap-request/values", test_values);
     g_test_add_func("/ldap-url/rows", test_urls);
     return g_test_run();
 }
