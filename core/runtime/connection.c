@@ -28,7 +28,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/sendfile.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -53,8 +52,9 @@ enum {
     HANDSHAKE_TIMEOUT_MS = 30 * 1000,
     WRITE_STALL_MS = 120 * 1000,    /* the peer takes nothing for so long */
     FILE_WINDOW_BYTES = 256 * 1024, /* of a file, looked at and sent at once */
-    FILE_SLICE_BYTES = 64 * 1024,   /* of a file, read into memory at once */
-    WARM_US = 1000 * 1000,          /* what was in memory is believed to stay there for so long */
+    PROBE_BYTES = 16 * 1024,
+    FILE_SLICE_BYTES = 64 * 1024, /* of a file, read into memory at once */
+    WARM_US = 1000 * 1000,        /* what was in memory is believed to stay there for so long */
     BYTES_PER_RUN = 2 * 1024 * 1024,
     FLUSH_TIMEOUT_MS = 10 * 1000,
     LINGER_MS = 2 * 1000,
@@ -796,47 +796,31 @@ begin_read(PhConnection *connection)
     ph_task_run(&connection->file_task, PH_LANE_WEB, read_slice, slice_read, read_, file_read_free);
 }
 
-/* How much from `offset` on is in memory, up to `length`: asked, not read. */
+/* How much from `offset` on is in memory, up to `length`: asked, not read. Of each PROBE_BYTES one is asked
+ * for: what was read ahead together mostly leaves together, and where it did not, the reactor waits for one
+ * read. cachestat() would tell it with one call, but of files that are ours to write only. */
 static size_t
 cached_bytes(int fd, size_t offset, size_t length)
 {
-#ifdef SYS_cachestat
-    static int missing; /* a kernel before 6.5 */
-    struct {
-        uint64_t offset;
-        uint64_t length;
-    } range = { offset, length };
-    struct {
-        uint64_t cached;
-        uint64_t rest[4];
-    } found = { 0 };
-    size_t pages = (offset + length + 4095) / 4096 - offset / 4096;
-    if (!__atomic_load_n(&missing, __ATOMIC_RELAXED)) {
-        if (syscall(SYS_cachestat, fd, &range, &found, 0) == 0) {
-            if (found.cached >= pages)
-                return length;
-        } else {
-            __atomic_store_n(&missing, 1, __ATOMIC_RELAXED);
-        }
-    }
-#endif
     size_t good = 0;
     while (good < length) {
         char byte;
         struct iovec part = { .iov_base = &byte, .iov_len = 1 };
         if (preadv2(fd, &part, 1, (off_t)(offset + good), RWF_NOWAIT) != 1)
             break;
-        good += 4096 - (offset + good) % 4096;
+        good += PROBE_BYTES - (offset + good) % PROBE_BYTES;
     }
     return MIN(good, length);
 }
 
-static bool
-is_warm(const PhFile *file, size_t start, size_t end, int64_t now_us)
+/* Where the part ends that begins at or before `start` and was in memory a moment ago; `start`: none. */
+static size_t
+warm_end(const PhFile *file, size_t start, int64_t now_us)
 {
-    return __atomic_load_n(&file->warm_until_us, __ATOMIC_RELAXED) > now_us &&
-           __atomic_load_n(&file->warm_start, __ATOMIC_RELAXED) <= start &&
-           __atomic_load_n(&file->warm_end, __ATOMIC_RELAXED) >= end;
+    if (__atomic_load_n(&file->warm_until_us, __ATOMIC_RELAXED) <= now_us ||
+        __atomic_load_n(&file->warm_start, __ATOMIC_RELAXED) > start)
+        return start;
+    return MAX(start, __atomic_load_n(&file->warm_end, __ATOMIC_RELAXED));
 }
 
 /* The part of the file at the head of the queue that can be sent without waiting for a disk. */
@@ -846,16 +830,18 @@ window_of(const PhConnection *connection)
     const Chunk *chunk = connection->output;
     PhFile *file = chunk->file;
     int64_t now_us = ph_reactor_now_us(connection->reactor);
-    size_t length = MIN(chunk->end - chunk->start, FILE_WINDOW_BYTES);
-    if (is_warm(file, chunk->start, chunk->start + length, now_us))
-        return length;
-    size_t found = cached_bytes(file->fd, chunk->start, length);
-    if (found == length) {
-        __atomic_store_n(&file->warm_start, chunk->start, __ATOMIC_RELAXED);
-        __atomic_store_n(&file->warm_end, chunk->start + length, __ATOMIC_RELAXED);
+    size_t start = chunk->start;
+    size_t end = MIN(chunk->end, start + FILE_WINDOW_BYTES);
+    size_t known = warm_end(file, start, now_us);
+    if (known >= end)
+        return end - start;
+    size_t found = cached_bytes(file->fd, known, end - known);
+    if (known == start) {
+        __atomic_store_n(&file->warm_start, start, __ATOMIC_RELAXED);
         __atomic_store_n(&file->warm_until_us, now_us + WARM_US, __ATOMIC_RELAXED);
     }
-    return found;
+    __atomic_store_n(&file->warm_end, known + found, __ATOMIC_RELAXED);
+    return known + found - start;
 }
 
 /* As write_plain(), for the file at the head of the queue. */
@@ -1479,12 +1465,6 @@ ph_connection_accept(PhReactor *reactor, int fd, const struct sockaddr_storage *
     PhConnection *connection =
         connection_new(reactor, fd, service->session_class, service, owner, owner->state);
     connection->peer = *peer;
-    g_autoptr(GError) error = NULL;
-    if (!watch(connection, &error)) {
-        ph_log(PH_LOG_ERROR, "connection.refused", "%s", error->message);
-        destroy(connection);
-        return;
-    }
     connection->readable = connection->writable = true;
     if (proxied) {
         connection->state = STATE_PROXY;
@@ -1495,6 +1475,12 @@ ph_connection_accept(PhReactor *reactor, int fd, const struct sockaddr_storage *
         connection->running = false;
     }
     connection_run(connection);
+    /* Who had sent its one request already, and was answered, is gone without having been watched. */
+    g_autoptr(GError) error = NULL;
+    if (connection->source.fd >= 0 && !watch(connection, &error)) {
+        ph_log(PH_LOG_ERROR, "connection.refused", "%s", error->message);
+        destroy(connection);
+    }
 }
 
 PhSession *
