@@ -192,11 +192,22 @@ wait_for_updates(const char *conninfo, const char *table, int64_t least)
     return n;
 }
 
-static void
-test_updates_are_heap_only(void)
+/* An ANALYZE that runs meanwhile has a snapshot, for which old rows are kept: the page fills up. */
+static bool
+was_analyzed(const char *conninfo)
 {
-    ph_assert_in_job();
-    char *conninfo = test_store_open(NULL);
+    return test_database_ask_number(conninfo,
+               "SELECT (SELECT count(*) FROM pg_stat_all_tables WHERE last_autoanalyze IS NOT NULL)\n"
+               "     + (SELECT count(*) FROM pg_stat_activity\n"
+               "        WHERE backend_type = 'autovacuum worker' AND datname = current_database())") >
+           0;
+}
+
+/* False: it cannot be told, something else ran in this database. */
+PH_IN_JOB static bool
+check_heap_only_updates(void)
+{
+    g_autofree char *conninfo = test_store_open(NULL);
     PhMailboxKey inbox = test_mailbox(test_account("alice"), "INBOX");
     for (int i = 0; i < 20; i++)
         test_deliver(inbox, "mail");
@@ -215,16 +226,30 @@ test_updates_are_heap_only(void)
     }
     ph_store_close_blocking(); /* its connections hand in their statistics */
     static const char *const tables[] = { "mailbox_message", "mailbox_state" };
+    int64_t hots[G_N_ELEMENTS(tables)];
     for (size_t i = 0; i < G_N_ELEMENTS(tables); i++) {
         int64_t n = wait_for_updates(conninfo, tables[i], ROUNDS);
         g_autofree char *sql = g_strdup_printf(
             "SELECT n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = '%s'", tables[i]);
-        int64_t hot = test_database_ask_number(conninfo, sql);
-        g_test_message("%s: %d of %d updates heap-only", tables[i], (int)hot, (int)n);
+        hots[i] = test_database_ask_number(conninfo, sql);
+        g_test_message("%s: %d of %d updates heap-only", tables[i], (int)hots[i], (int)n);
         g_assert_cmpint(n, >=, ROUNDS);
-        g_assert_cmpint(hot * 100, >=, n * 97);
     }
-    g_free(conninfo);
+    if (was_analyzed(conninfo))
+        return false;
+    for (size_t i = 0; i < G_N_ELEMENTS(tables); i++)
+        g_assert_cmpint(hots[i] * 100, >=, ROUNDS * 97);
+    return true;
+}
+
+static void
+test_updates_are_heap_only(void)
+{
+    ph_assert_in_job();
+    enum { ATTEMPTS = 20 };
+    int attempt = 0;
+    while (!check_heap_only_updates())
+        g_assert_cmpint(++attempt, <, ATTEMPTS);
 }
 
 /* The rule behind it: no index on a column that an update touches. */
