@@ -1,6 +1,6 @@
--- 0005-directory-order - indexes that give the directory's entries in their order
+-- 0005-directory-order - indexes for the list of the directory's entries
 --
--- Why:  a page of a list costs what it holds, not what the tenant has.
+-- Why:  a page of it costs what it holds, not what the tenant has.
 -- Lock: who writes accounts, aliases or contacts waits while an index is built.
 -- Long: under a second for a hundred thousand rows.
 

@@ -659,13 +659,19 @@ may_call(const PhActionCall *call, GError **error)
     return false;
 }
 
-/* Read, altered and written: begun anew when somebody else wrote meanwhile. */
+/* Read, altered and written: begun anew when somebody else wrote meanwhile. `before_out` is how the subject
+ * was at the last beginning. */
 PH_IN_JOB static bool
-run_change(PhActionCall *call, GError **error)
+run_change(PhActionCall *call, JsonObject **before_out, GError **error)
 {
     enum { TRIES_MAX = 5 };
+    *before_out = NULL;
     for (int tries = 1;; tries++) {
         g_autoptr(GError) failure = NULL;
+        g_clear_pointer(before_out, json_object_unref);
+        *before_out = look_at_subject(call);
+        call->writes_what_it_read = false;
+        call->blamed = NULL;
         if (call->row->run(call, &failure))
             return true;
         if (ph_error_code(failure) != PH_ERROR_CONFLICT || !call->writes_what_it_read ||
@@ -673,8 +679,6 @@ run_change(PhActionCall *call, GError **error)
             g_propagate_error(error, g_steal_pointer(&failure));
             return false;
         }
-        call->writes_what_it_read = false;
-        call->blamed = NULL;
     }
 }
 
@@ -690,8 +694,8 @@ run_call(PhActionCall *call, GError **error)
     if ((call->row->flags & PH_ACTION_CHANGES) == 0)
         return call->row->run(call, error);
     g_autoptr(GError) failure = NULL;
-    g_autoptr(JsonObject) before = look_at_subject(call);
-    bool good = run_change(call, &failure);
+    g_autoptr(JsonObject) before = NULL;
+    bool good = run_change(call, &before, &failure);
     g_autoptr(JsonObject) after = good ? look_at_subject(call) : NULL;
     write_audit(call, before, after, failure);
     if (!good)

@@ -837,10 +837,16 @@ window_of(const PhConnection *connection)
         return end - start;
     size_t found = cached_bytes(file->fd, known, end - known);
     if (known == start) {
-        __atomic_store_n(&file->warm_start, start, __ATOMIC_RELAXED);
-        __atomic_store_n(&file->warm_until_us, now_us + WARM_US, __ATOMIC_RELAXED);
+        __atomic_store_n(&file->warm_until_us, 0, __ATOMIC_RELEASE);
+        __atomic_store_n(&file->warm_start, start, __ATOMIC_RELEASE);
+        __atomic_store_n(&file->warm_end, start + found, __ATOMIC_RELEASE);
+        __atomic_store_n(&file->warm_until_us, now_us + WARM_US, __ATOMIC_RELEASE);
+    } else {
+        /* Unless another reactor has begun anew meanwhile. */
+        size_t expected = known;
+        __atomic_compare_exchange_n(
+            &file->warm_end, &expected, known + found, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
     }
-    __atomic_store_n(&file->warm_end, known + found, __ATOMIC_RELAXED);
     return known + found - start;
 }
 

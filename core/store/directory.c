@@ -68,6 +68,7 @@ ph_stored_upstream_free(PhStoredUpstream *stored)
  *
  * What leads to one account and nothing else makes it one more address of that account; every other
  * alias is a group. Lists are divided by newlines on their way here: no address has one. */
+// clang-format off
 #define VISIBLE \
     "WITH theirs AS NOT MATERIALIZED (\n" \
     "    SELECT domain_id, tenant_id, name, name_ascii\n" \
@@ -81,10 +82,13 @@ ph_stored_upstream_free(PhStoredUpstream *stored)
     "           OR ($3::boolean AND right(name_ascii, length($2::text) + 1) = '.' || $2::text))\n" \
     ")\n"
 
-#define PATTERNS "ANY (string_to_array($7::text, E'\\n'))"
+/* Other letters than ASCII may be folded to what is asked for; those of ASCII are the same everywhere. */
+#define MAY_HAVE(text) \
+    "(octet_length(" text ") <> char_length(" text ")\n" \
+    "           OR lower((" text ") COLLATE \"C\") LIKE ANY (string_to_array($7::text, E'\\n')))"
 
-/* Names with other letters than ASCII may be folded to what is asked for. */
-#define HAS_OTHER_LETTERS(text) "octet_length(" text ") <> char_length(" text ")"
+#define CONTACT_TEXT \
+    "k.name || ' ' || k.given_name || ' ' || k.surname || ' ' || k.organization || ' ' || k.telephone || ' ' || k.mail || ' ' || k.contact_id::text"
 
 static const PhStatement list_accounts = {
     "entry-accounts",
@@ -106,28 +110,24 @@ static const PhStatement list_accounts = {
     "    WHERE a.domain_id = v.domain_id AND a.state = 0\n"
     "      AND a.address > CASE WHEN v.name_ascii = $4::text THEN $5::text ELSE '' END\n"
     "      AND ($6::text IS NULL OR a.address = $6::text)\n"
-    "      AND ($7::text IS NULL OR " HAS_OTHER_LETTERS(
-        "a.display_name || a.address") "\n"
-                                       "           OR lower(a.display_name || ' ' || a.address) LIKE " PATTERNS
-                                       "\n"
-                                       "           OR a.address IN (\n"
-                                       "               SELECT t.target\n"
-                                       "               FROM theirs d\n"
-                                       "               JOIN alias_target t ON t.domain_id = d.domain_id\n"
-                                       "               WHERE lower(t.local_part || '@' || d.name) LIKE " PATTERNS
-                                       "))\n"
-                                       "    ORDER BY a.address\n"
-                                       "    LIMIT $8::bigint\n"
-                                       ") c\n"
-                                       "ORDER BY v.name_ascii, c.address\n"
-                                       "LIMIT $8::bigint",
+    "      AND ($7::text IS NULL OR " MAY_HAVE("a.display_name || ' ' || a.address") "\n"
+    "           OR a.address IN (\n"
+    "               SELECT t.target\n"
+    "               FROM theirs d\n"
+    "               JOIN alias_target t ON t.domain_id = d.domain_id\n"
+    "               WHERE " MAY_HAVE("t.local_part || '@' || d.name") "))\n"
+    "    ORDER BY a.address\n"
+    "    LIMIT $8::bigint\n"
+    ") c\n"
+    "ORDER BY v.name_ascii, c.address\n"
+    "LIMIT $8::bigint",
 };
 
 static const PhStatement list_groups = {
     "entry-groups",
     VISIBLE
-    "SELECT 1::integer, 0::bigint, v.domain_id, v.tenant_id, v.name_ascii, g.local_part || '@' || v.name, g.local_part, '', '', '', '',\n"
-    "       g.local_part || '@' || v.name, g.accounts, g.others, '2000-01-01Z'::timestamptz, 1::bigint\n"
+    "SELECT 1::integer, 0::bigint, v.domain_id, v.tenant_id, v.name_ascii, g.local_part || '@' || v.name, g.local_part,\n"
+    "       '', '', '', '', g.local_part || '@' || v.name, g.accounts, g.others, '2000-01-01Z'::timestamptz, 1::bigint\n"
     "FROM visible v\n"
     "CROSS JOIN LATERAL (\n"
     "    SELECT t.local_part,\n"
@@ -141,18 +141,13 @@ static const PhStatement list_groups = {
     "           AND right($6::text, length(v.name) + 1) = '@' || v.name))\n"
     "    GROUP BY t.local_part\n"
     "    HAVING (count(l.address) <> 1 OR count(*) <> 1)\n"
-    "       AND ($7::text IS NULL OR " HAS_OTHER_LETTERS(
-        "t.local_part") "\n"
-                        "            OR lower(t.local_part || '@' || v.name || ' ' || string_agg(t.target, ' ')) LIKE " PATTERNS
-                        ")\n"
-                        "    ORDER BY t.local_part\n"
-                        "    LIMIT $8::bigint\n"
-                        ") g\n"
-                        "ORDER BY v.name_ascii, g.local_part\n"
-                        "LIMIT $8::bigint",
+    "       AND ($7::text IS NULL OR " MAY_HAVE("t.local_part || '@' || v.name || ' ' || string_agg(t.target, ' ')") ")\n"
+    "    ORDER BY t.local_part\n"
+    "    LIMIT $8::bigint\n"
+    ") g\n"
+    "ORDER BY v.name_ascii, g.local_part\n"
+    "LIMIT $8::bigint",
 };
-
-#define CONTACT_NAMES "k.name || k.surname || k.given_name || k.organization"
 
 static const PhStatement list_contact_entries = {
     "entry-contacts",
@@ -166,17 +161,14 @@ static const PhStatement list_contact_entries = {
     "    WHERE k.domain_id = v.domain_id\n"
     "      AND k.contact_id > CASE WHEN v.name_ascii = $4::text THEN $5::text::bigint ELSE 0 END\n"
     "      AND ($6::text IS NULL OR k.contact_id::text = $6::text)\n"
-    "      AND ($7::text IS NULL OR " HAS_OTHER_LETTERS(
-        CONTACT_NAMES) "\n"
-                       "           OR lower(k.name || ' ' || k.given_name || ' ' || k.surname || ' ' || k.organization || ' ' || k.telephone\n"
-                       "               || ' ' || k.mail || ' ' || k.contact_id::text) LIKE " PATTERNS
-                       ")\n"
-                       "    ORDER BY k.contact_id\n"
-                       "    LIMIT $8::bigint\n"
-                       ") c\n"
-                       "ORDER BY v.name_ascii, c.contact_id\n"
-                       "LIMIT $8::bigint",
+    "      AND ($7::text IS NULL OR " MAY_HAVE(CONTACT_TEXT) ")\n"
+    "    ORDER BY k.contact_id\n"
+    "    LIMIT $8::bigint\n"
+    ") c\n"
+    "ORDER BY v.name_ascii, c.contact_id\n"
+    "LIMIT $8::bigint",
 };
+// clang-format on
 
 static const PhStatement *const entry_statements[] = {
     [PH_ENTRY_ACCOUNT] = &list_accounts,
@@ -292,7 +284,8 @@ ph_entry_list_blocking(const PhEntryQuery *query, const char *after, unsigned li
 {
     enum { KIND, DOMAIN, KEY, N_PARTS };
     g_auto(GStrv) place = after != NULL ? g_strsplit(after, " ", N_PARTS) : NULL;
-    if (place != NULL && (g_strv_length(place) != N_PARTS || place[KIND][0] < '0')) {
+    if (place != NULL && (g_strv_length(place) != N_PARTS || place[KIND][0] < '0' ||
+                             place[KIND][0] > '0' + PH_ENTRY_CONTACT)) {
         g_set_error(error, PH_ERROR, PH_ERROR_SYNTAX, "\"%s\" is no place of a list", after);
         return NULL;
     }

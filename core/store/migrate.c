@@ -248,7 +248,9 @@ ph_store_migrate_blocking(const char *conninfo, const char *schema_folder, const
     g_autoptr(GPtrArray) files = read_folder(schema_folder, error);
     if (files == NULL)
         return false;
-    g_autoptr(PGconn) conn = ph_connect_blocking(conninfo, NULL, deadline_us, error);
+    /* The files are UTF-8, whatever else the sessions are. */
+    static const PhConnectOption overrides[] = { { "client_encoding", "UTF8" }, { NULL, NULL } };
+    g_autoptr(PGconn) conn = ph_connect_blocking(conninfo, overrides, deadline_us, error);
     if (conn == NULL) {
         g_prefix_error(error, "the database is away: ");
         return false;

@@ -163,7 +163,10 @@ static const PhStatement set_up_session = {
     "       set_config('statement_timeout', '120s', false),\n"
     "       set_config('idle_in_transaction_session_timeout', '60s', false),\n"
     "       set_config('search_path', 'public', false),\n"
-    "       set_config('timezone', 'UTC', false)",
+    "       set_config('timezone', 'UTC', false),\n"
+    /* Who gives up a statement closes the connection: the server is to notice (PostgreSQL 14). */
+    "       (SELECT set_config(name, '2000', false) FROM pg_settings\n"
+    "        WHERE name = 'client_connection_check_interval')",
 };
 
 PH_IN_JOB static bool
@@ -343,22 +346,34 @@ note_try(bool worked, const char *message)
     ph_mutex_unlock(&pool.lock);
 }
 
+/* That somebody was in a hurry says nothing about the database. */
+static void
+forget_try(void)
+{
+    ph_mutex_lock(&pool.lock);
+    pool.trying = false;
+    ph_mutex_unlock(&pool.lock);
+}
+
 PH_IN_JOB static PhLease *
 take_new(int slot, int64_t deadline_us, GError **error)
 {
     if (!may_try(error))
         return NULL;
     g_autoptr(GError) local = NULL;
-    /* With a time of its own: that somebody is in a hurry says nothing about the database. */
-    PhLease *lease = ph_lease_new_private_blocking(
-        pool.settings->conninfo, ph_monotonic_us() + CONNECT_TIMEOUT_US, &local);
+    int64_t enough_us = ph_monotonic_us() + CONNECT_TIMEOUT_US;
+    PhLease *lease = ph_lease_new_private_blocking(pool.settings->conninfo, deadline_us, &local);
+    if (lease == NULL && deadline_us < enough_us && ph_monotonic_us() >= deadline_us) {
+        forget_try();
+        g_set_error(error, PH_ERROR, PH_ERROR_TEMPORARY, "no database connection came in time");
+        return NULL;
+    }
     note_try(lease != NULL, local != NULL ? local->message : "");
     if (lease == NULL) {
         g_propagate_error(error, g_steal_pointer(&local));
         return NULL;
     }
     lease->slot = slot;
-    lease->deadline_us = deadline_us;
     return lease;
 }
 

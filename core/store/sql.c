@@ -583,8 +583,10 @@ run_once(PhLease *lease, PhBatch *batch, GError **error)
     if (!exchange(lease, batch, &bad, &bad_result, error)) {
         /* A server that shuts down says so in the result before it closes. */
         g_clear_pointer(&bad_result, PQclear);
+        bool is_late = ph_monotonic_us() >= lease->deadline_us; /* which is no sign of an end */
         ph_lease_set_lost(lease, error);
-        ph_leases_note_lost();
+        if (!is_late)
+            ph_leases_note_lost();
         drop_results(batch);
         return false;
     }

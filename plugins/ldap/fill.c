@@ -104,6 +104,7 @@ answer_from_cache(LdapPool *pool, LdapOperation *operation, LdapSpan answer)
     }
     while (ldap_answer_next(&answer, &rest))
         ldap_proxy_write(operation, rest);
+    (void)ldap_proxy_is_too_slow(pool, operation->session); /* what waits now is counted */
     ldap_operation_end(operation);
 }
 

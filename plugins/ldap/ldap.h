@@ -6,8 +6,9 @@
  *           lost client or a farewell ends all.
  * Threads:  sessions, operations and everything of the proxy on the session's reactor; structs named
  *           ...Job in jobs while they run.
- * Limits:   one PDU 256 KiB from a client (32 KiB before its login), 4 MiB from an upstream; operations under way 64 a session,
- *           with 512 KiB of requests (then its input waits); filters 32 deep, 256 terms.
+ * Limits:   one PDU 256 KiB from a client (32 KiB before its login), 4 MiB from an upstream;
+ *           operations under way 64 a session, with 512 KiB of requests (then its input waits);
+ *           filters 32 deep, 256 terms.
  * Sources:  RFC 4511, 4512, 4513, 4514, 4515, 4532 (who am I), 3062 (password modify), 2696 (pages),
  *           2891 is not offered.
  */

@@ -389,7 +389,7 @@ introduced(LdapLink *link, int result)
         end_link(link);
     } else if (result == LDAP_SUCCESS) {
         become_ready(link);
-    } else if (is_for_client(link) && ldap_result_is_no(result)) {
+    } else if (is_for_client(link) && !busy) { /* which says nothing of the server */
         LdapPin *pin = link->pin;
         link->pin = NULL;
         pin->link = NULL;

@@ -34,7 +34,14 @@ static PH_ON_REACTOR LdapPool *
 pool_for_request(const LdapSession *session)
 {
     LdapPool *pool = pool_of(session);
+    if (!pool->is_leaving)
+        return pool;
     pool->is_leaving = false;
+    for (guint i = 0; i < pool->upstreams->len; i++) {
+        LdapUpstream *upstream = pool->upstreams->pdata[i];
+        for (size_t k = 0; k < upstream->n_servers; k++)
+            ldap_server_come_back(&upstream->servers[k]);
+    }
     return pool;
 }
 
@@ -115,16 +122,16 @@ static const struct ControlRow {
     { "1.2.840.113556.1.4.1340", CONTROL_PLAIN, LDAP_VALUE_PLAIN }, /* ... how to search, */
     { "1.2.840.113556.1.4.1413", CONTROL_PLAIN, LDAP_VALUE_NONE }, /* ... changes that are there already, */
     { "1.2.840.113556.1.4.1504", CONTROL_PLAIN, LDAP_VALUE_NAMES }, /* ... a search among values */
-    { "1.2.840.113556.1.4.319", CONTROL_PINS, LDAP_VALUE_NONE }, /* paged results, RFC 2696 */
-    { "2.16.840.1.113730.3.4.9", CONTROL_PINS, LDAP_VALUE_NONE }, /* virtual list view */
-    { "1.2.840.113556.1.4.473", CONTROL_PINS, LDAP_VALUE_NONE }, /* sorting, RFC 2891 */
-    { "1.2.840.113556.1.4.841", CONTROL_PINS, LDAP_VALUE_NONE }, /* directory synchronisation */
-    { "1.3.6.1.1.21.2", CONTROL_PINS, LDAP_VALUE_NONE }, /* transactions, RFC 5805 */
-    { "2.16.840.1.113730.3.4.3", CONTROL_ENDLESS, LDAP_VALUE_NONE }, /* persistent search */
-    { "1.2.840.113556.1.4.528", CONTROL_ENDLESS, LDAP_VALUE_NONE }, /* notification of changes */
-    { "1.3.6.1.4.1.4203.1.9.1.1", CONTROL_ENDLESS, LDAP_VALUE_NONE }, /* content synchronisation, RFC 4533 */
-    { "2.16.840.1.113730.3.4.18", CONTROL_IDENTITY, LDAP_VALUE_NONE }, /* proxied authorization, RFC 4370 */
-    { "2.16.840.1.113730.3.4.12", CONTROL_IDENTITY, LDAP_VALUE_NONE }, /* and its first version */
+    { "1.2.840.113556.1.4.319", CONTROL_PINS, LDAP_VALUE_ANY }, /* paged results, RFC 2696 */
+    { "2.16.840.1.113730.3.4.9", CONTROL_PINS, LDAP_VALUE_ANY }, /* virtual list view */
+    { "1.2.840.113556.1.4.473", CONTROL_PINS, LDAP_VALUE_ANY }, /* sorting, RFC 2891 */
+    { "1.2.840.113556.1.4.841", CONTROL_PINS, LDAP_VALUE_ANY }, /* directory synchronisation */
+    { "1.3.6.1.1.21.2", CONTROL_PINS, LDAP_VALUE_ANY }, /* transactions, RFC 5805 */
+    { "2.16.840.1.113730.3.4.3", CONTROL_ENDLESS, LDAP_VALUE_ANY }, /* persistent search */
+    { "1.2.840.113556.1.4.528", CONTROL_ENDLESS, LDAP_VALUE_ANY }, /* notification of changes */
+    { "1.3.6.1.4.1.4203.1.9.1.1", CONTROL_ENDLESS, LDAP_VALUE_ANY }, /* content synchronisation, RFC 4533 */
+    { "2.16.840.1.113730.3.4.18", CONTROL_IDENTITY, LDAP_VALUE_ANY }, /* proxied authorization, RFC 4370 */
+    { "2.16.840.1.113730.3.4.12", CONTROL_IDENTITY, LDAP_VALUE_ANY }, /* and its first version */
 };
 
 // clang-format on
@@ -436,6 +443,7 @@ ldap_proxy_bind(
     forward->is_read = true; /* asking twice changes nothing */
     forward->dn = g_strdup(dn);
     forward->name = g_steal_pointer(&name);
+    forward->peer = g_strdup(peer);
     forward->password = ph_secret_new(ph_secret_bytes(password), ph_secret_length(password));
     memcpy(forward->digest, digest, sizeof(digest));
     forward->epoch = ldap_epoch(pool->proxy, config->id);
@@ -445,10 +453,9 @@ ldap_proxy_bind(
 }
 
 static PH_ON_REACTOR void
-note_bind(const LdapOperation *operation, const LdapForward *forward, PhLoginAnswer answer)
+note_bind(const LdapForward *forward, PhLoginAnswer answer)
 {
-    ph_login_note(ph_connection_peer_address(operation->session->base.connection), forward->name,
-        "ldap", answer, "the upstream directory says so");
+    ph_login_note(forward->peer, forward->name, "ldap", answer, "the upstream directory says so");
 }
 
 static PH_ON_REACTOR void
@@ -463,20 +470,24 @@ bind_answered(LdapForward *forward, const LdapPdu *pdu)
             ph_monotonic_us() + config->cache_s * G_USEC_PER_SEC);
     else if (ldap_result_is_no(result))
         ldap_bind_cache_remove(pool->binds, forward->digest);
+    /* What else it may refuse for (a rule, a form) says nothing of the password. */
+    bool is_guess = result == LDAP_INVALID_CREDENTIALS || result == LDAP_NO_SUCH_OBJECT;
+    if (result == LDAP_SUCCESS || is_guess)
+        note_bind(forward, is_guess ? PH_LOGIN_NO : PH_LOGIN_YES);
     if (operation == NULL) {
         ldap_forward_free(forward);
         return;
     }
     operation->forward = NULL;
     if (result == LDAP_SUCCESS) {
-        note_bind(operation, forward, PH_LOGIN_YES);
         accept_bind(operation, config, forward->dn, forward->password);
-    } else if (ldap_result_is_no(result)) {
+    } else if (is_guess) {
         LdapSpan rest = request_of(pdu);
         g_autoptr(GBytes) refusal = g_bytes_new(rest.bytes, rest.length);
-        note_bind(operation, forward, PH_LOGIN_NO);
         ldap_bind_refuse(operation, forward->name, refusal);
     } else {
+        if (ldap_result_is_no(result))
+            ph_metric_add(&pool->proxy->state->counters.bind_failures, 1);
         ldap_session_become(operation->session, LDAP_WHO_NOBODY, NULL, NULL, 0);
         ldap_proxy_write(operation, request_of(pdu));
         ldap_operation_end(operation);

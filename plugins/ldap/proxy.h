@@ -129,7 +129,7 @@ struct LdapServer {
     GPtrArray *links[LDAP_N_LINK_KINDS];
     unsigned failures;  /* in a row */
     int64_t retry_us;   /* not before, when it is down */
-    int64_t renewed_us; /* when it was given a new connection without a failure, last */
+    int64_t renewed_us; /* when it was last given a connection for one that worked and ended */
     PhTimer retry_timer;
     PhTimer tick_timer;
     int64_t canary_us; /* when a degraded one was given a request last */
@@ -246,6 +246,7 @@ struct LdapForward {
     LdapFill *fill;     /* its answer is for the cache, too; null: it is not */
     char *dn;           /* a bind's, as the client wrote it */
     char *name;         /* the same, normalised */
+    char *peer;         /* whose bind it is: an address */
     PhSecret *password; /* a bind's */
     uint8_t digest[LDAP_BIND_DIGEST_BYTES];
     uint64_t epoch; /* a bind's: when it was asked */
@@ -348,6 +349,8 @@ unsigned ldap_server_most_links(const LdapServer *server, LdapLinkKind kind);
 
 PH_ON_REACTOR void ldap_server_ready(LdapLink *link);
 PH_ON_REACTOR void ldap_server_answered(LdapServer *server, int64_t took_us);
+/* After a farewell that was none: those that are down are tried again. */
+PH_ON_REACTOR void ldap_server_come_back(LdapServer *server);
 /* It answers: well again, unless it is known to be down. */
 PH_ON_REACTOR void ldap_server_lives(LdapServer *server);
 /* The link is gone. `failure`: the server's fault; null: it ended in order. */

@@ -384,6 +384,8 @@ ldap_request_check_value(LdapSpan value, LdapValueForm form)
         return !is_there || is_plain_list(value);
     case LDAP_VALUE_DEREFERENCE:
         return is_there && is_dereference(value);
+    case LDAP_VALUE_ANY:
+        return true;
     }
     return false;
 }

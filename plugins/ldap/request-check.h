@@ -44,6 +44,7 @@ typedef enum LdapValueForm {
     LDAP_VALUE_NAMES,
     LDAP_VALUE_PLAIN, /* nothing, or a list of elements without parts */
     LDAP_VALUE_DEREFERENCE,
+    LDAP_VALUE_ANY, /* not looked at */
 } LdapValueForm;
 
 /* `value` has null bytes when there is none. */

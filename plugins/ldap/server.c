@@ -67,6 +67,14 @@ ready_link(const LdapServer *server)
     return NULL;
 }
 
+static PH_ON_REACTOR void
+ask_whether_it_lives(LdapLink *link)
+{
+    if (link->ping_id == 0)
+        ldap_link_ping(link);
+    ldap_server_watch(link->server);
+}
+
 /* Known to be down, but so long ago that nobody knows. */
 static bool
 is_forgotten(const LdapServer *server, int64_t now_us)
@@ -185,7 +193,10 @@ ldap_server_has_hope(LdapUpstream *upstream, LdapLinkKind kind)
         if (!is_forgotten(server, now_us))
             continue;
         set_state(server, LDAP_SERVER_TRYING);
-        hope = ldap_server_open_link(server, kind, NULL);
+        LdapLink *link = ready_link(server);
+        if (link != NULL)
+            ask_whether_it_lives(link);
+        hope = link != NULL || ldap_server_open_link(server, kind, NULL);
     }
     return hope;
 }
@@ -212,11 +223,18 @@ resolve_job(void *data)
     /* Of this thread, and read anew with the file that they come from: name servers that are silent must
      * not hold the worker for the half minute that they have by default. */
     enum { DNS_TIMEOUT_S = 2, DNS_TRIES = 1 };
-    if (res_init() == 0) {
+    bool is_ours = res_init() == 0;
+    int retrans = _res.retrans;
+    int retry = _res.retry;
+    if (is_ours) {
         _res.retrans = DNS_TIMEOUT_S;
         _res.retry = DNS_TRIES;
     }
     int result = getaddrinfo(job->host, NULL, &hints, &found);
+    if (is_ours) {
+        _res.retrans = retrans;
+        _res.retry = retry;
+    }
     if (result != 0) {
         job->error = g_strdup_printf("\"%s\": %s", job->host, gai_strerror(result));
         return;
@@ -309,14 +327,6 @@ ldap_server_open_link(LdapServer *server, LdapLinkKind kind, LdapPin *pin)
 }
 
 static PH_ON_REACTOR void
-ask_whether_it_lives(LdapLink *link)
-{
-    if (link->ping_id == 0)
-        ldap_link_ping(link);
-    ldap_server_watch(link->server);
-}
-
-static PH_ON_REACTOR void
 note_failure(LdapServer *server, const char *why)
 {
     LdapCounters *counters = &server->upstream->pool->proxy->state->counters;
@@ -355,7 +365,8 @@ retry_due(void *data)
     ph_assert_on_reactor();
     LdapServer *server = data;
     LdapUpstream *upstream = server->upstream;
-    if (upstream->pool->is_leaving || upstream->is_retired || server->failures > RETRIES_MAX ||
+    bool gives_up = server->failures > RETRIES_MAX && upstream->n_servers == 1;
+    if (upstream->pool->is_leaving || upstream->is_retired || gives_up ||
         server->state != LDAP_SERVER_DOWN)
         return;
     LdapLink *link = ready_link(server);
@@ -365,6 +376,16 @@ retry_due(void *data)
     } else if (server->links[LDAP_LINK_SHARED]->len == 0) {
         ldap_server_open_link(server, LDAP_LINK_SHARED, NULL);
     }
+    /* What is on its way may end without a word. */
+    if (server->state == LDAP_SERVER_DOWN && !ph_timer_is_armed(&server->retry_timer))
+        ph_timer_arm_ms(&server->retry_timer, upstream->pool->reactor, LAST_RETRY_MS);
+}
+
+void
+ldap_server_come_back(LdapServer *server)
+{
+    if (server->state == LDAP_SERVER_DOWN && !ph_timer_is_armed(&server->retry_timer))
+        ph_timer_arm_ms(&server->retry_timer, server->upstream->pool->reactor, FIRST_RETRY_MS);
 }
 
 static PH_ON_REACTOR void
@@ -443,7 +464,7 @@ may_live(LdapServer *server, const LdapLink *ended)
     set_state(server, LDAP_SERVER_TRYING);
     if (server->links[LDAP_LINK_SHARED]->len == 0)
         ldap_server_open_link(server, LDAP_LINK_SHARED, NULL);
-    return true;
+    return server->state != LDAP_SERVER_DOWN;
 }
 
 void

@@ -70,6 +70,7 @@ ldap_forward_free(LdapForward *forward)
     g_free(forward->authorize);
     g_free(forward->dn);
     g_free(forward->name);
+    g_free(forward->peer);
     ph_secret_free(forward->password);
     ldap_upstream_unref(forward->upstream);
     if (pool->n_spare >= SPARE_FORWARDS) {

@@ -3,6 +3,7 @@
 #include "plugins/imap/imap.h"
 
 #include <string.h>
+#include <time.h>
 
 /* A parser over a copy of exactly these bytes. */
 typedef struct Span {
@@ -670,7 +671,16 @@ test_match_random(void)
     }
 }
 
-/* Patterns made to be slow. */
+/* That this thread has used: others may use the machine, too. */
+static int64_t
+cpu_us(void)
+{
+    struct timespec used;
+    g_assert_no_errno(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used));
+    return (int64_t)used.tv_sec * G_USEC_PER_SEC + used.tv_nsec / 1000;
+}
+
+/* Patterns made to be slow: trying all ways would take years. */
 static void
 test_match_hostile(void)
 {
@@ -689,11 +699,11 @@ test_match_hostile(void)
     g_autofree char *wild = g_strnfill(100000, '%');
     const char *const patterns[] = { stars->str, percents->str, both, wild };
     for (size_t i = 0; i < G_N_ELEMENTS(patterns); i++) {
-        int64_t begin_us = g_get_monotonic_time();
+        int64_t begin_us = cpu_us();
         g_assert_cmpint(imap_list_match(patterns[i], name), ==, patterns[i] == wild);
-        int64_t spent_us = g_get_monotonic_time() - begin_us;
+        int64_t spent_us = cpu_us() - begin_us;
         g_test_message("pattern %zu: %" G_GINT64_FORMAT " us", i, spent_us);
-        g_assert_cmpint(spent_us, <, 2 * G_USEC_PER_SEC);
+        g_assert_cmpint(spent_us, <, 10 * G_USEC_PER_SEC);
     }
 }
 

@@ -135,6 +135,13 @@ test_entries(void)
     const char *const fox[] = { "nothing", "d@FOX.example", NULL };
     g_autofree char *only = g_strdup_printf("2:%s", key);
     assert_entries(&(PhEntryQuery){ .kinds = ALL, .texts = fox }, only);
+    /* An address that may be folded to what is asked for. */
+    alias("stra\xc3\x9f"
+          "e@example.test",
+        "alice@example.test");
+    const char *const strasse[] = { "strasse", NULL };
+    assert_entries(&(PhEntryQuery){ .kinds = 1 << PH_ENTRY_ACCOUNT, .texts = strasse },
+        "0:alice@example.test");
     const char *const percent[] = { "a%", NULL };
     assert_entries(&(PhEntryQuery){ .kinds = ALL, .texts = percent }, all);
 
@@ -144,7 +151,9 @@ test_entries(void)
     g_assert_null(page->next);
     const PhEntry *alice = page->items->pdata[0];
     g_autofree char *mail = joined(alice->mail);
-    g_assert_cmpstr(mail, ==, "alice@example.test,al@sub.example.test,alice.smith@example.test");
+    g_assert_cmpstr(mail, ==,
+        "alice@example.test,al@sub.example.test,alice.smith@example.test,stra\xc3\x9f"
+        "e@example.test");
     g_assert_cmpstr(alice->name, ==, "alice");
     g_assert_cmpstr(alice->domain, ==, "example.test");
     const PhEntry *team = page->items->pdata[3];

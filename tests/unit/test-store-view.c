@@ -292,7 +292,8 @@ test_watch_gone(void)
     set_count(&calls, 0);
     ph_mailbox_delete_blocking(alice, "Junk", test_deadline(), &error);
     g_assert_no_error(error);
-    g_assert_cmpint(count_of(&calls), ==, 1);
+    /* Once more, when the listener's look falls between. */
+    g_assert_cmpint(count_of(&calls), >=, 1);
     g_autoptr(PhView) view = ph_mailbox_watch_latest(watch);
     g_assert_true(ph_view_is_gone(view));
     ph_mailbox_watch_free(watch);
