@@ -192,7 +192,14 @@ wait_for_updates(const char *conninfo, const char *table, int64_t least)
     return n;
 }
 
-/* An ANALYZE that runs meanwhile has a snapshot, for which old rows are kept: the page fills up. */
+/* With ThreadSanitizer our own looks at the mailbox last long, and a snapshot keeps old rows in their pages. */
+#ifdef PH_TSAN
+enum { HEAP_ONLY_PERCENT = 50 };
+#else
+enum { HEAP_ONLY_PERCENT = 97 };
+#endif
+
+/* An ANALYZE that runs meanwhile has one, too. */
 static bool
 was_analyzed(const char *conninfo)
 {
@@ -238,7 +245,7 @@ check_heap_only_updates(void)
     if (was_analyzed(conninfo))
         return false;
     for (size_t i = 0; i < G_N_ELEMENTS(tables); i++)
-        g_assert_cmpint(hots[i] * 100, >=, ROUNDS * 97);
+        g_assert_cmpint(hots[i] * 100, >=, ROUNDS * HEAP_ONLY_PERCENT);
     return true;
 }
 
