@@ -168,7 +168,7 @@ subtest 'mail: a few seconds of it' => sub {
         "$folder/password");
     my ($status, $text) = generator('mailent', @common, qw(--fill --inbox 25 --folders 3 --folder-messages 4 --scale 0.2));
     is($status, 0, 'it fills the mailboxes') or diag($text);
-    ($status, $text) = generator('mailent', @common, qw(--compress 3000 --warm-up 0.5 --seconds 3 --scale 0.2 --probe-share 0.2 --check-every 4),
+    ($status, $text) = generator('mailent', @common, qw(--compress 3000 --warm-up 0.5 --seconds 3 --scale 0.2 --probe-share 0.9 --check-every 4),
         qw(--wrong-share 0.02), '--json', "$folder/mail.json");
     is($status, 0, 'all operations are within their limits') or diag($text);
     my $report = decode_json(Posthouse::slurp("$folder/mail.json"));
