@@ -162,10 +162,12 @@ ph_control_start(const char *path, GError **error)
     struct sockaddr_un address;
     if (!fill_address(path, &address, error))
         return false;
-    /* JSON's types are made before there are threads that use them: the lock behind GLib's names is
-     * one that ThreadSanitizer does not see. */
-    const GType types[] = { JSON_TYPE_PARSER, JSON_TYPE_GENERATOR, JSON_TYPE_BUILDER,
-        JSON_TYPE_NODE, JSON_TYPE_OBJECT, JSON_TYPE_ARRAY };
+    /* JSON's types and their properties are made before there are threads that use them: the lock behind
+     * GLib's names is one that ThreadSanitizer does not see. */
+    const GType classes[] = { JSON_TYPE_PARSER, JSON_TYPE_GENERATOR, JSON_TYPE_BUILDER };
+    for (size_t i = 0; i < G_N_ELEMENTS(classes); i++)
+        g_type_class_unref(g_type_class_ref(classes[i]));
+    const GType types[] = { JSON_TYPE_NODE, JSON_TYPE_OBJECT, JSON_TYPE_ARRAY };
     for (size_t i = 0; i < G_N_ELEMENTS(types); i++)
         g_type_ensure(types[i]);
     /* The daemon's lock is ours, so a socket that is there belongs to nobody. */

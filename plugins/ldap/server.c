@@ -57,6 +57,17 @@ set_state(LdapServer *server, LdapServerState state)
     server->since_us = ph_time_now_us();
 }
 
+/* Is there an attempt of which we shall be told what came of it? */
+static bool
+is_coming(const LdapServer *server)
+{
+    const GPtrArray *links = server->links[LDAP_LINK_SHARED];
+    bool coming = server->resolving != NULL;
+    for (guint i = 0; i < links->len; i++)
+        coming = coming || ((LdapLink *)links->pdata[i])->state < LDAP_LINK_READY;
+    return coming;
+}
+
 static LdapLink *
 ready_link(const LdapServer *server)
 {
@@ -376,9 +387,10 @@ retry_due(void *data)
     } else if (server->links[LDAP_LINK_SHARED]->len == 0) {
         ldap_server_open_link(server, LDAP_LINK_SHARED, NULL);
     }
-    /* What is on its way may end without a word. */
-    if (server->state == LDAP_SERVER_DOWN && !ph_timer_is_armed(&server->retry_timer))
-        ph_timer_arm_ms(&server->retry_timer, upstream->pool->reactor, LAST_RETRY_MS);
+    /* One that is only ending tells nothing. */
+    if (server->state == LDAP_SERVER_DOWN && !is_coming(server) &&
+        !ph_timer_is_armed(&server->retry_timer))
+        ph_timer_arm_ms(&server->retry_timer, upstream->pool->reactor, FIRST_RETRY_MS);
 }
 
 void
