@@ -562,12 +562,13 @@ subtest 'a server that ends the connections of binds' => sub {
     is(status_of(@search), 0, 'it answers') for 1 .. 4;
     is(status_of('ldapwhoami', ["cn=x,$odd", 'x']), 52, 'a bind is not answered') for 1 .. 4;
     my $start = time;
-    my $good = 0;
+    my ($tried, $good) = (0, 0);
     while (time - $start < 4) {
+        $tried++;
         $good++ if status_of(@search) == 0;
         sleep 0.1;
     }
-    cmp_ok($good, '>', 10, 'the rest goes on');
+    cmp_ok($good, '>', $tried / 2, 'the rest goes on');
     is(status_of(@search), 0, 'and does not end');
     $server->cli_ok(qw(upstream remove odd));
     kill 9, $pid;
