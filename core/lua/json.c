@@ -306,7 +306,7 @@ static void
 check_size(lua_State *lua, const GString *out)
 {
     ph_lua_tick(lua);
-    if (out->len > ph_lua_state_of(lua)->budget->limit / 2)
+    if (out->len > ph_lua_budget_limit(ph_lua_state_of(lua)->budget) / 2)
         luaL_error(lua, "the JSON is too large");
 }
 

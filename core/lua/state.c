@@ -17,7 +17,7 @@ reserve(PhLuaState *state, size_t wanted)
 {
     size_t more = (wanted - state->reserved + CHUNK_BYTES - 1) / CHUNK_BYTES * CHUNK_BYTES;
     size_t before = __atomic_fetch_add(&state->budget->taken, more, __ATOMIC_RELAXED);
-    if (before + more > state->budget->limit) {
+    if (before + more > ph_lua_budget_limit(state->budget)) {
         __atomic_fetch_sub(&state->budget->taken, more, __ATOMIC_RELAXED);
         return false;
     }

@@ -22,6 +22,13 @@ typedef struct PhLuaBudget {
     size_t taken;
 } PhLuaBudget;
 
+/* The setting may change it at any time. */
+static inline size_t
+ph_lua_budget_limit(const PhLuaBudget *budget)
+{
+    return __atomic_load_n(&budget->limit, __ATOMIC_RELAXED);
+}
+
 enum {
     PH_LUA_NAME_BYTES = 100,
     PH_LUA_TEXT_MAX_BYTES = 256 * 1024, /* of a script */

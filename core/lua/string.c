@@ -279,7 +279,7 @@ string_rep(lua_State *lua)
         return 1;
     }
     /* What is larger than the budget will not be had anyway. */
-    size_t limit = ph_lua_state_of(lua)->budget->limit;
+    size_t limit = ph_lua_budget_limit(ph_lua_state_of(lua)->budget);
     if ((size_t)n > limit / (length + between_length))
         return luaL_error(lua, "the resulting string is too large");
     luaL_Buffer out;
